@@ -1,0 +1,174 @@
+"""Writing so that nothing is lost: every file appears whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from banana100_bench.errors import BananaError
+
+_UMASK = os.umask(0)  # asking means setting, so ask once, before there are threads
+os.umask(_UMASK)
+
+
+def sha256_bytes(data: bytes) -> str:
+    """Hex SHA-256 of `data`."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    """Hex SHA-256 of the file at `path`, read in blocks."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def fsync_dir(path: Path) -> None:
+    """Make a rename inside directory `path` durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; on success it is fsynced and renamed to `path`.
+
+    If the body raises, the temporary file is removed and `path` is left as it was.
+    Raises BananaError, naming `path`, where the operating system refuses to write.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        os.close(handle)
+        os.chmod(name, 0o666 & ~_UMASK)
+    except OSError as error:
+        raise BananaError(f"cannot write {path}: {error.strerror or error}") from error
+    temporary = Path(name)
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        fsync_dir(path.parent)
+    except OSError as error:
+        raise BananaError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write `data` to `path` atomically and durably."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path` as UTF-8, atomically and durably."""
+    write_bytes(path, text.encode())
+
+
+def dump_json(value: Any) -> str:
+    """Canonical, readable JSON: sorted keys, two spaces, no NaN or Infinity (ValueError)."""
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_json(path: Path, what: str, max_bytes: int = 256 << 20) -> Any:
+    """Parse the JSON file at `path`, called `what` in errors; refuses files above `max_bytes`."""
+    try:
+        size = os.path.getsize(path)
+        if size > max_bytes:
+            raise BananaError(f"{path}: {what} of {size} bytes is larger than the limit of {max_bytes}")
+        return json.loads(Path(path).read_bytes())
+    except OSError as error:
+        raise BananaError(f"cannot read {what} {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise BananaError(f"{path}: not a valid {what}: {error}") from error
+
+
+class Journal:
+    """An append-only JSON-lines file: each line is on disk before `append` returns.
+
+    A torn last line, left by a kill or a power cut, is dropped when the journal is opened.
+    """
+
+    def __init__(self, path: Path):
+        self.path = Path(path)
+        self.rows: list[dict[str, Any]] = []
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            raw = self.path.read_bytes() if self.path.exists() else b""
+            whole = raw[: raw.rfind(b"\n") + 1]
+            self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 - held open for appends
+            if len(whole) != len(raw):
+                self._file.truncate(len(whole))
+        except OSError as error:
+            raise BananaError(f"cannot open {self.path}: {error.strerror or error}") from error
+        for number, line in enumerate(whole.splitlines(), 1):
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise BananaError(f"{self.path} line {number}: not JSON: {error}") from error
+            if not isinstance(row, dict):
+                raise BananaError(f"{self.path} line {number}: expected a JSON object")
+            self.rows.append(row)
+
+    def append(self, row: dict[str, Any]) -> None:
+        """Add one row; BananaError where the disk refuses it."""
+        line = json.dumps(row, sort_keys=True, allow_nan=False) + "\n"
+        try:
+            self._file.write(line.encode())
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise BananaError(f"cannot write {self.path}: {error.strerror or error}") from error
+        self.rows.append(row)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@contextlib.contextmanager
+def atomic_dir(path: Path) -> Iterator[Path]:
+    """Yield a fresh temporary folder beside `path`; on success it takes the place of `path`.
+
+    An existing `path` is replaced only after the new folder is complete.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
+        os.chmod(temporary, 0o777 & ~_UMASK)
+    except OSError as error:
+        raise BananaError(f"cannot write {path}: {error.strerror or error}") from error
+    old = temporary.with_suffix(".old")
+    try:
+        yield temporary
+        if path.exists():
+            os.rename(path, old)
+        os.rename(temporary, path)
+        fsync_dir(path.parent)
+    except OSError as error:
+        if old.exists() and not path.exists():
+            os.rename(old, path)
+        raise BananaError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
