@@ -111,19 +111,22 @@ class Journal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             raw = self.path.read_bytes() if self.path.exists() else b""
             whole = raw[: raw.rfind(b"\n") + 1]
+            for number, line in enumerate(whole.splitlines(), 1):
+                self.rows.append(self._parse(line, number))
             self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 - held open for appends
             if len(whole) != len(raw):
                 self._file.truncate(len(whole))
         except OSError as error:
             raise BananaError(f"cannot open {self.path}: {error.strerror or error}") from error
-        for number, line in enumerate(whole.splitlines(), 1):
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise BananaError(f"{self.path} line {number}: not JSON: {error}") from error
-            if not isinstance(row, dict):
-                raise BananaError(f"{self.path} line {number}: expected a JSON object")
-            self.rows.append(row)
+
+    def _parse(self, line: bytes, number: int) -> dict[str, Any]:
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise BananaError(f"{self.path} line {number}: not JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise BananaError(f"{self.path} line {number}: expected a JSON object")
+        return row
 
     def append(self, row: dict[str, Any]) -> None:
         """Add one row; BananaError where the disk refuses it."""

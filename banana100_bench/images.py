@@ -100,7 +100,9 @@ def decode(data: bytes, name: str) -> Image.Image:
     except Exception as error:
         raise BananaError(f"{name}: cannot decode the pixels: {error}") from error
     try:
-        picture = ImageOps.exif_transpose(picture)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            picture = ImageOps.exif_transpose(picture)
     except Exception:  # a broken EXIF block says nothing about the pixels
         pass
     if picture.mode.startswith("I;16") or picture.mode in ("I", "F"):
