@@ -1,0 +1,255 @@
+"""The result file: one model on one dataset, with every raw score, as JSON.
+
+From its raw scores and the dataset's rows anyone can recompute every other number (`results.recompute`).
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from banana100_bench import files
+from banana100_bench.criteria import OUTCOMES, ImageVerdict
+from banana100_bench.errors import BananaError, UsageError
+from banana100_bench.models.base import KINDS
+from banana100_bench.protocol import Rounds
+
+SCHEMA_VERSION: Final = 1
+MAX_BYTES = 64 << 20  # all 28,000 images take 6 MB
+
+
+def _known_kind(kind: str) -> str:
+    if kind not in KINDS:
+        raise ValueError(f"choices: {', '.join(KINDS)}")
+    return kind
+
+
+def _utc(text: str) -> str:
+    datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")  # ValueError where the month is 13
+    return text
+
+
+# One line of text without control or direction-changing characters: it is printed to terminals and pages.
+Line = Annotated[
+    str,
+    StringConstraints(
+        min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028-\u2029\u202a-\u202e\u2066-\u2069]+$"
+    ),
+]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Utc = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"), AfterValidator(_utc)]
+Count = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+RoundNumber = Annotated[int, Field(ge=0, le=9999)]
+
+
+class Strict(BaseModel):
+    """No unknown fields, no NaN or Infinity, no text where a number belongs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class ModelFacts(Strict):
+    """`models.base.ModelInfo`, as it stands in the file."""
+
+    id: Line
+    kind: Annotated[Line, AfterValidator(_known_kind)]
+    higher_is_better: bool
+    weights_sha256: Sha256 | None
+    options: dict[Line, Line | int | float | bool]
+    versions: dict[Line, Line]
+
+
+class DataFacts(Strict):
+    """What was scored.
+
+    dataset_fingerprint: of the whole dataset. fingerprint: of the compared images, those that the
+    criteria read; equal means that two results may be ranked together. simulated: True if any image
+    was made by a simulation. n_rows: images scored, those of rounds not compared included.
+    """
+
+    name: Line
+    dataset_fingerprint: Sha256
+    fingerprint: Sha256
+    simulated: bool
+    editors: list[Line]
+    settings: list[Line]
+    initial_images: list[Line]
+    n_rows: Count
+    n_runs: Count
+
+
+class ComparedRounds(Strict):
+    """`protocol.Rounds`; paper: True for the paper's own, 1 against 5, 10 and 20."""
+
+    baseline: RoundNumber
+    later: Annotated[list[RoundNumber], Field(min_length=1, max_length=100)]
+    paper: bool
+
+    @model_validator(mode="after")
+    def _check(self) -> ComparedRounds:
+        try:
+            rounds = self.rounds()
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+        if self.paper != rounds.is_paper:
+            raise ValueError(f"paper is {self.paper}, but the rounds say otherwise")
+        return self
+
+    def rounds(self) -> Rounds:
+        return Rounds(self.baseline, tuple(self.later))
+
+
+class Coverage(Strict):
+    """Of the images expected, one for each run and compared round: how many have a usable score.
+
+    nan: scored, but not a finite number. failed: the model raised an error. missing: no such image.
+    """
+
+    expected: Count
+    ok: Count
+    nan: Count
+    failed: Count
+    missing: Count
+
+    @property
+    def complete(self) -> bool:
+        return self.ok == self.expected
+
+
+class Verdict(Strict):
+    """The paper's verdict (see `criteria.verdicts`): how many initial images have each outcome.
+
+    settings: those that it is about. interval: of the share detected / n_images, in [0, 1].
+    """
+
+    settings: list[Line]
+    n_images: Count
+    detected: Count
+    reversed: Count
+    mixed: Count
+    tie: Count
+    unscored: Count
+    missing: Count
+    interval: tuple[Share, Share]
+    interval_level: float
+    interval_method: Literal["clopper-pearson"]
+    by_image: list[ImageVerdict]
+
+    @model_validator(mode="after")
+    def _check(self) -> Verdict:
+        counts = {outcome: len(self.images(outcome)) for outcome in OUTCOMES}
+        if any(getattr(self, outcome) != count for outcome, count in counts.items()):
+            raise ValueError(f"the counts are not those of by_image, {counts}")
+        if not self.n_images == len(self.by_image) == sum(counts.values()):
+            raise ValueError(f"n_images {self.n_images}, outcomes {counts}: expected one of these for each image")
+        return self
+
+    def images(self, outcome: str) -> list[str]:
+        """The names of the initial images with this outcome."""
+        return [image.image for image in self.by_image if image.outcome == outcome]
+
+
+class StrictPassRate(Strict):
+    """The ranking score (see `criteria.strict_pass_rate`); passed: of n_runs, how many runs pass."""
+
+    value: Share
+    chance: Share
+    passed: Count
+    n_runs: Count
+
+
+class Concordance(Strict):
+    """See `criteria.concordance`; the tie-break of the ranking."""
+
+    value: Share
+    chance: Share
+
+
+class ImageScore(Strict):
+    """One raw score, in the model's own direction; null unless status is "ok"."""
+
+    image_id: Line
+    sha256: Sha256
+    score: float | None
+    status: Literal["ok", "nan", "failed"]
+
+    @model_validator(mode="after")
+    def _check(self) -> ImageScore:
+        if (self.score is not None) != (self.status == "ok"):
+            raise ValueError(
+                f"score {self.score} with status {self.status!r}: expected a number exactly where it is ok"
+            )
+        return self
+
+
+class Hardware(Strict):
+    """The machine that wrote the file. cores: logical ones."""
+
+    cpu: Line
+    cores: Count
+    python: Line
+    platform: Line
+
+
+class Result(Strict):
+    """One model on one dataset. seconds: the model's own time, summed over the images."""
+
+    schema_version: Literal[1]
+    harness: Line
+    created_at: Utc
+    seconds: Annotated[float, Field(ge=0)]
+    hardware: Hardware
+    model: ModelFacts
+    data: DataFacts
+    rounds: ComparedRounds
+    coverage: Coverage
+    verdict: Verdict
+    strict_pass_rate: StrictPassRate
+    concordance: Concordance
+    scores: list[ImageScore]
+
+    @model_validator(mode="after")
+    def _check(self) -> Result:
+        images = {image.image for image in self.verdict.by_image}
+        settings = {change.setting for image in self.verdict.by_image for change in image.changes}
+        if not images <= set(self.data.initial_images) or not settings <= set(self.data.settings):
+            raise ValueError("verdict.by_image names an initial image or setting that data does not")
+        return self
+
+    def text(self) -> str:
+        """The file's text: the same result gives the same bytes."""
+        return files.dump_json(self.model_dump(mode="json"))
+
+    def save(self, path: Path) -> None:
+        """Write the result to `path`, whole or not at all; floats come back to the last bit."""
+        files.write_text(path, self.text())
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a result file."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Result.model_json_schema()}
+
+
+def load_result(path: Path) -> Result:
+    """Read and check the result file at `path`; BananaError, naming the field, if anything is wrong with it."""
+    value = files.read_json(path, "result", MAX_BYTES)
+    try:
+        # Through text, because strict validation takes a JSON list for a tuple only there.
+        return Result.model_validate_json(json.dumps(value))
+    except ValidationError as error:
+        raise BananaError(f"{path}: not a valid result: {first_problem(error)}") from error
+
+
+def first_problem(error: ValidationError) -> str:
+    """One line: the first field that is wrong, why, and how many more are."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(map(str, first["loc"])) or "the file"
+    given = first["input"]
+    shown = f", not {given!r:.80}" if isinstance(given, str | int | float | None) and first["type"] != "missing" else ""
+    more = f" ({error.error_count() - 1} more problems)" if error.error_count() > 1 else ""
+    return f"{where}: {first['msg']}{shown}{more}"

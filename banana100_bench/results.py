@@ -1,0 +1,294 @@
+"""From raw scores to a result and back: judge a model, recompute a result, rank results.
+
+`make_result` writes down the raw scores and all that follows from them; `recompute` derives the latter
+anew from the raw scores and the dataset's rows, trusting nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from pydantic import ValidationError
+
+from banana100_bench import __version__, criteria, stats
+from banana100_bench.criteria import FAILED, MISSING, NAN, OK, OUTCOMES, RunScores
+from banana100_bench.errors import BananaError, UsageError
+from banana100_bench.models.base import ModelInfo
+from banana100_bench.protocol import Rounds
+from banana100_bench.records import Row, fingerprint
+from banana100_bench.result_schema import (
+    SCHEMA_VERSION,
+    ComparedRounds,
+    Concordance,
+    Coverage,
+    DataFacts,
+    Hardware,
+    ImageScore,
+    ModelFacts,
+    Result,
+    StrictPassRate,
+    Verdict,
+    first_problem,
+    json_schema,
+    load_result,
+)
+from banana100_bench.store import Score
+
+__all__ = [
+    "Data",
+    "Result",
+    "json_schema",
+    "load_result",
+    "make_result",
+    "ranks",
+    "recompute",
+    "run_scores",
+    "score_problems",
+]
+
+LEVEL = 0.95
+STATUS_CODES = {"ok": OK, "nan": NAN, "failed": FAILED}
+
+
+class Data(Protocol):
+    """What is needed of a `data.Selection`. rows: of every round that was scored, or, for a board, may be."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dataset_fingerprint(self) -> str: ...
+    @property
+    def rows(self) -> Sequence[Row]: ...
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What all rows of a run must agree on."""
+
+    image: str
+    setting: str
+    group: str
+    period: int
+
+
+def run_scores(rows: Iterable[Row], scores: Mapping[str, Score | ImageScore], higher_is_better: bool) -> RunScores:
+    """The scores of `rows`, by image id, as a line for each run and a column for each round; see `RunScores`.
+
+    Round 0, the initial image, belongs to every run that starts from it. Every row needs a score.
+    BananaError where rows of one run contradict each other, or where there is no run at all.
+    """
+    runs: dict[str, _Run] = {}
+    cells: dict[tuple[str, int], Score | ImageScore] = {}  # by run, and for round 0 by initial image
+    for row in rows:
+        if row.run_id is not None:
+            if row.setting is None:
+                raise BananaError(f"{row.image_id}: a run without a setting")
+            run = _Run(row.initial_image, row.setting, row.setting_group or "", row.period)
+            if runs.setdefault(row.run_id, run) != run:
+                raise BananaError(f"{row.image_id}: {run} contradicts {runs[row.run_id]} of the same run {row.run_id}")
+        cell = (row.run_id or row.initial_image, row.round)
+        if cell in cells or (row.run_id is None) != (row.round == 0):
+            raise BananaError(f"{row.image_id}: expected one image for round {row.round} of {cell[0]}, of a run if > 0")
+        cells[cell] = scores[row.image_id]
+    if not runs:
+        raise BananaError("no run to judge: expected images of rounds 1 and later")
+    ids = sorted(runs)
+    rounds = sorted({number for _, number in cells})
+    values = np.full((len(ids), len(rounds)), np.nan)
+    status = np.full(values.shape, MISSING, np.int8)
+    sign = 1.0 if higher_is_better else -1.0
+    for line, run_id in enumerate(ids):
+        for column, number in enumerate(rounds):
+            score = cells.get((run_id if number else runs[run_id].image, number))
+            if score is not None:
+                status[line, column] = STATUS_CODES[score.status]
+                if score.score is not None:
+                    values[line, column] = sign * score.score
+    return RunScores(
+        scores=values,
+        status=status,
+        rounds=tuple(rounds),
+        run_ids=tuple(ids),
+        images=tuple(runs[i].image for i in ids),
+        settings=tuple(runs[i].setting for i in ids),
+        groups=tuple(runs[i].group for i in ids),
+        periods=tuple(runs[i].period for i in ids),
+    )
+
+
+def make_result(info: ModelInfo, data: Data, scores: Mapping[str, Score], rounds: Rounds) -> Result:
+    """Judge the model `info` by its `scores` (by image id; one for every row of `data`) at these `rounds`.
+
+    BananaError where a score is absent or is of another image than the row's; UsageError where a
+    setting does not fit the rounds.
+    """
+    absent = [row.image_id for row in data.rows if row.image_id not in scores]
+    if absent:
+        raise BananaError(f"no score for {len(absent)} of {len(data.rows)} images, the first {absent[0]}")
+    for row in data.rows:
+        if scores[row.image_id].sha256 != row.sha256:
+            raise BananaError(f"{row.image_id}: the score is of another image, sha256 {scores[row.image_id].sha256}")
+    rows = sorted(data.rows, key=lambda row: (row.run_id or "", row.round, row.image_id))
+    try:
+        kept = [
+            ImageScore(image_id=s.image_id, sha256=s.sha256, score=s.score, status=s.status)  # type: ignore[arg-type]
+            for s in (scores[row.image_id] for row in rows)
+        ]
+        return Result(
+            schema_version=SCHEMA_VERSION,
+            harness=__version__,
+            created_at=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            seconds=sum(scores[row.image_id].seconds for row in rows),
+            hardware=_hardware(),
+            model=ModelFacts(
+                id=info.id,
+                kind=info.kind,
+                higher_is_better=info.higher_is_better,
+                weights_sha256=info.weights_sha256,
+                options=dict(info.options),
+                versions=dict(info.versions),
+            ),
+            rounds=ComparedRounds(baseline=rounds.baseline, later=list(rounds.later), paper=rounds.is_paper),
+            scores=kept,
+            **_derive(rows, kept, info.higher_is_better, rounds, data.name, data.dataset_fingerprint),
+        )
+    except ValidationError as error:
+        raise BananaError(f"the result of {info.id} cannot be written: {first_problem(error)}") from error
+
+
+def recompute(result: Result, rows: Sequence[Row]) -> Result:
+    """`result` with all that follows from its raw scores and the dataset's `rows` derived anew.
+
+    The rows are those that a valid result covers, at the compared rounds at least; of the others it
+    may hold any. BananaError if its scores are not those of the rows (see `score_problems`).
+    """
+    problems = score_problems(result, rows)
+    if problems:
+        raise BananaError(f"{result.model.id}: {'; '.join(problems)}")
+    scored = {score.image_id for score in result.scores}
+    used = [row for row in rows if row.image_id in scored]
+    facts, data = result.model, result.data
+    derived = _derive(
+        used, result.scores, facts.higher_is_better, result.rounds.rounds(), data.name, data.dataset_fingerprint
+    )
+    return result.model_copy(update=derived)
+
+
+def score_problems(result: Result, rows: Sequence[Row]) -> list[str]:
+    """What is wrong with the raw scores of `result`, were they of `rows`; empty if nothing is."""
+    by_id = {row.image_id: row for row in rows}
+    scored = Counter(score.image_id for score in result.scores)
+    compared = result.rounds.rounds().all
+    found = {
+        "scored more than once": sorted(name for name, count in scored.items() if count > 1),
+        "not in the dataset": sorted(scored.keys() - by_id.keys()),
+        "scored as another image (sha256 differs)": [
+            s.image_id for s in result.scores if s.image_id in by_id and by_id[s.image_id].sha256 != s.sha256
+        ],
+        "without a score": [row.image_id for row in rows if row.round in compared and row.image_id not in scored],
+    }
+    return [f"{len(names)} images {what}, the first {names[0]}" for what, names in found.items() if names]
+
+
+def ranks(results: Sequence[Result]) -> list[int | None]:
+    """The rank of each: by strict pass rate, then concordance; equal in both, equal rank. None if incomplete.
+
+    A result is complete if every expected image has a usable score. UsageError where the results do
+    not judge the same images at the same rounds.
+    """
+    for other in results[1:]:
+        if _compared(other) != _compared(results[0]):
+            raise UsageError(
+                f"{results[0].model.id} and {other.model.id} cannot be ranked together: they were judged on other "
+                f"images or rounds ({_basis(results[0])}; {_basis(other)})"
+            )
+    complete = [i for i, result in enumerate(results) if result.coverage.complete]
+    keys = [(results[i].strict_pass_rate.value, results[i].concordance.value) for i in complete]
+    place: dict[int, int] = dict(zip(complete, stats.rank_with_ties(keys), strict=True))
+    return [place.get(i) for i in range(len(results))]
+
+
+def _compared(result: Result) -> tuple[object, ...]:
+    return (result.data.fingerprint, result.data.n_runs, result.rounds)
+
+
+def _basis(result: Result) -> str:
+    simulated = ", simulated" if result.data.simulated else ""
+    return (
+        f"{result.data.name} {result.data.fingerprint[:12]}{simulated}, "
+        f"rounds {', '.join(map(str, result.rounds.rounds().all))}"
+    )
+
+
+def _derive(
+    rows: Sequence[Row],
+    scores: Sequence[ImageScore],
+    higher_is_better: bool,
+    rounds: Rounds,
+    name: str,
+    dataset_fingerprint: str,
+) -> dict[str, Any]:
+    """The fields of a result that follow from the rows and their raw scores."""
+    runs = run_scores(rows, {score.image_id: score for score in scores}, higher_is_better)
+    shown = criteria.headline(runs)
+    by_image = criteria.verdicts(shown, rounds)
+    counts = {outcome: sum(image.outcome == outcome for image in by_image) for outcome in OUTCOMES}
+    passed = criteria.passes(runs, rounds)
+    status = runs.at(rounds.all).status
+    compared = [row for row in rows if row.round in rounds.all]
+    return {
+        "data": DataFacts(
+            name=name,
+            dataset_fingerprint=dataset_fingerprint,
+            fingerprint=fingerprint((row.image_id, row.sha256) for row in compared),
+            simulated=any(row.simulated for row in rows),
+            editors=sorted({row.editor for row in rows if row.editor is not None}),
+            settings=sorted(set(runs.settings)),
+            initial_images=sorted(set(runs.images)),
+            n_rows=len(rows),
+            n_runs=len(runs.run_ids),
+        ),
+        "coverage": Coverage(
+            expected=status.size,
+            ok=int((status == OK).sum()),
+            nan=int((status == NAN).sum()),
+            failed=int((status == FAILED).sum()),
+            missing=int((status == MISSING).sum()),
+        ),
+        "verdict": Verdict(
+            settings=sorted(set(shown.settings)),
+            n_images=len(by_image),
+            **counts,
+            interval=stats.clopper_pearson(counts["detected"], len(by_image), LEVEL),
+            interval_level=LEVEL,
+            interval_method="clopper-pearson",
+            by_image=by_image,
+        ),
+        "strict_pass_rate": StrictPassRate(
+            value=criteria.strict_pass_rate(runs, rounds),
+            chance=criteria.strict_pass_chance(rounds),
+            passed=int(passed.sum()),
+            n_runs=len(passed),
+        ),
+        "concordance": Concordance(value=criteria.concordance(runs, rounds), chance=0.5),
+    }
+
+
+def _hardware() -> Hardware:
+    cpu = platform.processor() or platform.machine() or "unknown"
+    try:  # Linux names the processor only here
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), cpu)
+    except OSError:
+        pass
+    return Hardware(
+        cpu=cpu, cores=os.cpu_count() or 1, python=platform.python_version(), platform=platform.platform(terse=True)
+    )
