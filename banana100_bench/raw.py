@@ -35,12 +35,8 @@ MAX_ROUNDS = 9999
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Extension = Literal["png", "jpg", "webp"]
-Time = Annotated[
-    str,
-    Field(
-        pattern=r"^[0-9]{4}-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9]:[0-9][0-9](\.[0-9]+)?(Z|[+-][0-9][0-9]:[0-9][0-9])$"
-    ),
-]
+_ISO_8601 = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$"
+Time = Annotated[str, Field(pattern=_ISO_8601)]
 Round = Annotated[int, Field(ge=1, le=MAX_ROUNDS)]
 
 
@@ -165,6 +161,13 @@ def run_folders(raw: Path) -> list[Path]:
     return found
 
 
+def refuse_links(path: Path) -> None:
+    """BananaError where `path` or the folder it is in is a symbolic link: it might lead out of the raw folder."""
+    for place in (path, path.parent):
+        if place.is_symlink():
+            raise BananaError(f"{place}: a symbolic link; raw folders may hold none")
+
+
 def read_run(folder: Path) -> tuple[RunFacts, list[ImageEntry]]:
     """What was asked in a run and the rounds that were finished, 1, 2, ... in order.
 
@@ -172,8 +175,7 @@ def read_run(folder: Path) -> tuple[RunFacts, list[ImageEntry]]:
     left out. Raises BananaError naming the file and line where anything is not as written above.
     """
     folder = Path(folder)
-    if folder.is_symlink() or folder.parent.is_symlink():
-        raise BananaError(f"{folder}: a symbolic link; expected a run folder")
+    refuse_links(folder)
     path = folder / RUN_FILE
     try:
         facts = RunFacts.model_validate_json(read_file(path, MAX_TEXT_BYTES))
@@ -181,10 +183,10 @@ def read_run(folder: Path) -> tuple[RunFacts, list[ImageEntry]]:
         raise BananaError(f"{path}: {_first(error)}") from error
     if facts.run_id != folder.name:
         raise BananaError(f"{path}: describes run {facts.run_id}, but the folder is called {folder.name}")
-    return facts, _read_journal(folder)
+    return facts, _read_journal(folder, facts.rounds)
 
 
-def _read_journal(folder: Path) -> list[ImageEntry]:
+def _read_journal(folder: Path, rounds: int) -> list[ImageEntry]:
     path = folder / JOURNAL_FILE
     if not os.path.lexists(path):  # killed between run.json and the first line
         return []
@@ -197,6 +199,8 @@ def _read_journal(folder: Path) -> list[ImageEntry]:
             raise BananaError(f"{path} line {number}: {_first(error)}") from error
         if not isinstance(event, Made):
             continue
+        if event.round > rounds:
+            raise BananaError(f"{path} line {number}: round {event.round} in a run of {rounds} rounds")
         if event.round > len(entries) + 1:
             raise BananaError(f"{path} line {number}: round {event.round} comes after round {len(entries)}")
         if int(event.file.split(".")[0]) != event.round:
@@ -230,17 +234,16 @@ def first_fault(facts: RunFacts, entries: list[ImageEntry]) -> tuple[int, str] |
 
 def read_file(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
     """The bytes of the regular file `path`, following no symbolic link; BananaError where it is none or too large."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    refuse_links(path)
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe must not hang us
     try:
-        if path.is_symlink():
-            raise BananaError(f"{path}: a symbolic link; expected a file")
         with open(os.open(path, flags), "rb") as file:
             facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode):
                 raise BananaError(f"{path}: not a regular file")
             if facts.st_size > max_bytes:
                 raise BananaError(f"{path}: {facts.st_size} bytes, above the limit of {max_bytes}")
-            return file.read(max_bytes + 1)
+            return file.read()
     except OSError as error:
         raise BananaError(f"cannot read {path}: {error.strerror or error}") from error
 

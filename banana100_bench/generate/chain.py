@@ -1,0 +1,168 @@
+"""One run: an editor fed its own output, round after round. It may be killed at any moment and goes on from there."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from banana100_bench import images
+from banana100_bench.errors import BananaError
+from banana100_bench.files import Journal, dump_json, sha256_bytes, write_bytes, write_text
+from banana100_bench.generate.editors import Editor, EditRequest
+from banana100_bench.raw import (
+    EXTENSIONS,
+    JOURNAL_FILE,
+    RUN_FILE,
+    Failed,
+    ImageEntry,
+    Made,
+    RunFacts,
+    Started,
+    first_fault,
+    read_run,
+    refuse_links,
+    run_folder,
+)
+
+_LOG = logging.getLogger(__name__)
+LOCK_FILE = ".lock"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainReport:
+    """What `run_chain` did. found: rounds that were there and sound. made: new images, of which
+    `redone` take the place of images that were there but not sound."""
+
+    run_id: str
+    found: int
+    made: int
+    redone: int
+
+
+def run_chain(
+    editor: Editor,
+    facts: RunFacts,
+    initial: bytes,
+    raw: Path,
+    *,
+    advance: Callable[[int], None] = lambda count: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> ChainReport:
+    """Make, or go on with, the run that `facts` describe in the raw folder `raw` (layout: raw.py).
+
+    Rounds that the journal tells of are kept as far as each file is there unchanged and made from the
+    one before; from the first that is not, rounds are made anew, with a warning. More rounds than a
+    finished run has make it longer; no other fact may change.
+
+    initial: the encoded initial image. advance: called with the number of rounds just found or made.
+    stopped: asked between rounds; true ends the run early.
+
+    Raises BananaError where the folder holds a run with other facts or is being written by another
+    process, and where the editor gave no usable image (which the journal then tells).
+    """
+    folder = run_folder(raw, facts.run_id)
+    refuse_links(folder)
+    with _locked(folder):
+        kept, lost = _resume(folder, facts)
+        advance(len(kept))
+        parent = kept[-1].read() if kept else initial
+        with Journal(folder / JOURNAL_FILE) as journal:
+            done = len(kept)
+            while done < facts.rounds and not stopped():
+                parent = _one_round(editor, facts, done + 1, parent, folder, journal)
+                done += 1
+                advance(1)
+    made = done - len(kept)
+    return ChainReport(run_id=facts.run_id, found=len(kept), made=made, redone=min(made, lost))
+
+
+def _one_round(editor: Editor, facts: RunFacts, number: int, parent: bytes, folder: Path, journal: Journal) -> bytes:
+    """Ask for round `number`, store what comes, return its bytes. A kill in here loses this edit alone."""
+    journal.append(Started(round=number, created_at=_now()).model_dump())
+    request = EditRequest(
+        data=parent,
+        prompt=facts.prompt(number),
+        round=number,
+        seed=facts.seed,
+        temperature=facts.temperature,
+        resolution=facts.resolution,
+    )
+    try:
+        edited = editor.edit(request)
+        extension = EXTENSIONS[images.probe(edited.data, f"{facts.run_id}: output of round {number}").format]
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}"
+        journal.append(Failed(round=number, created_at=_now(), message=message).model_dump())
+        raise
+    file = f"{number:03d}.{extension}"
+    write_bytes(folder / file, edited.data)
+    made = Made(
+        round=number,
+        file=file,
+        sha256=sha256_bytes(edited.data),
+        parent_sha256=sha256_bytes(parent),
+        created_at=_now(),
+        model_version=edited.model_version or editor.model_version,
+        reasoning_summary=edited.reasoning_summary,
+    )
+    journal.append(made.model_dump())
+    return edited.data
+
+
+def _resume(folder: Path, facts: RunFacts) -> tuple[list[ImageEntry], int]:
+    """The rounds that can be kept, and how many that were there cannot; writes run.json where it is new."""
+    path = folder / RUN_FILE
+    text = dump_json(facts.model_dump(mode="json"))
+    if not os.path.lexists(path):
+        if os.path.lexists(folder / JOURNAL_FILE):
+            raise BananaError(f"{folder}: a journal without {RUN_FILE}, so what was asked is not known")
+        write_text(path, text)
+        return [], 0
+    there, entries = read_run(folder)
+    _refuse_changes(path, there, facts)
+    fault = first_fault(facts, entries)
+    kept = entries if fault is None else entries[: fault[0] - 1]
+    if fault:
+        _LOG.warning("%s: makes round %d and all after it anew: %s", facts.run_id, *fault)
+    if there.rounds != facts.rounds:
+        write_text(path, text)
+    return kept, len(entries) - len(kept)
+
+
+def _refuse_changes(path: Path, there: RunFacts, now: RunFacts) -> None:
+    """BananaError naming what differs, unless it is a larger number of rounds alone."""
+    differing = [
+        f"{name} {str(before)[:80]!r} there, {str(after)[:80]!r} now"
+        for name, before in there
+        if (after := getattr(now, name)) != before and not (name == "rounds" and after > before)
+    ]
+    if differing:
+        raise BananaError(f"{path}: a run begun otherwise cannot go on: {'; '.join(differing)}")
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other processes and threads out of a run folder; the lock dies with its holder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        raise BananaError(f"cannot write {folder}: {error.strerror or error}") from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise BananaError(f"{folder}: another process is writing this run") from error
+        yield
+    finally:
+        os.close(handle)
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
