@@ -1,0 +1,78 @@
+"""MANIFEST.json: what a dataset folder holds, so that a copy can be checked and our folders be told from others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from banana100_bench.errors import BananaError
+from banana100_bench.files import read_json
+from banana100_bench.raw import Sha256
+from banana100_bench.records import check_name
+
+FILE = "MANIFEST.json"
+MAX_BYTES = 64 << 20
+_Natural = Annotated[int, Field(ge=0)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FileEntry(_Strict):
+    """One file. path: relative to the dataset folder, parted by ``/``. rows: None unless it is Parquet."""
+
+    path: str
+    sha256: Sha256
+    bytes: _Natural
+    rows: _Natural | None
+
+
+class Gap(_Strict):
+    """Rounds of a run that have no image, ascending; 0 stands for its initial image."""
+
+    run_id: str
+    rounds: tuple[_Natural, ...]
+
+
+class Counts(_Strict):
+    """How many there are; `images` are those of rounds 1 and later, `rows` initial images as well."""
+
+    rows: _Natural
+    images: _Natural
+    runs: _Natural
+    initial_images: _Natural
+    settings: _Natural
+
+
+class Manifest(_Strict):
+    """The whole file. It bears no time: the same input gives the same bytes.
+
+    builder: the package and version that wrote it. fingerprint: `records.fingerprint` of all rows.
+    """
+
+    schema_version: Literal[1] = 1
+    name: str
+    builder: str
+    fingerprint: Sha256
+    simulated: bool
+    licence: str
+    counts: Counts
+    gaps: tuple[Gap, ...]
+    files: tuple[FileEntry, ...]
+
+
+def read(folder: Path) -> Manifest:
+    """The manifest of the dataset in `folder`; BananaError where there is none or it is not valid."""
+    path = Path(folder) / FILE
+    if not path.is_file():
+        raise BananaError(f"{folder}: not a dataset folder, as `banana100 build` writes: it has no {FILE}")
+    try:
+        manifest = Manifest.model_validate(read_json(path, "manifest", MAX_BYTES))
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        raise BananaError(f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
+    check_name(f"{path}: dataset name", manifest.name)
+    return manifest
