@@ -69,6 +69,8 @@ def run_chain(
     folder = run_folder(raw, facts.run_id)
     refuse_links(folder)
     with _locked(folder):
+        for cut_off in folder.glob(".*.tmp"):  # left by a kill during a write
+            cut_off.unlink()
         kept, lost = _resume(folder, facts)
         advance(len(kept))
         parent = kept[-1].read() if kept else initial
