@@ -1,10 +1,38 @@
-"""The score of one image. (The append-only store of scores follows below.)"""
+"""The score of one image, and the append-only store that keeps scores between runs.
+
+A store is a folder with one JSON-lines file for each version of each model. Its first line is the key:
+all that decides the raw scores (model id, SHA-256 of its weights, options, versions of the libraries and of
+the decode policy) - not the direction, which changes no score, so that a wrong one is put right at no cost.
+Then follows one line a score; for the same pixels (SHA-256 of the encoded file) the last line wins.
+
+Each line is handed to the operating system before `append` returns, and synced to disk when the file is
+closed: a killed process loses at most the score in flight, a power cut perhaps the last ones. A torn last line
+is cut off. Appends hold a lock (flock), under which what another process added is read first.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import fcntl
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from banana100_bench.errors import BananaError
+from banana100_bench.records import to_name
+
+if TYPE_CHECKING:
+    from banana100_bench.models.base import ModelInfo
 
 STATUSES = ("ok", "nan", "failed")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,7 +40,8 @@ class Score:
     """What one model said of one image.
 
     score: raw, in the model's own direction; None unless status is "ok" (which means finite).
-    status: one of STATUSES. message: why it failed, else None. seconds: wall time of the model on it.
+    status: one of STATUSES. message: why it failed, or which value was not finite, else None.
+    seconds: wall time of the model on it, decoding included if the model looks at pixels.
     """
 
     image_id: str
@@ -21,3 +50,198 @@ class Score:
     status: str
     message: str | None = None
     seconds: float = 0.0
+
+
+def _key(info: ModelInfo) -> dict[str, Any]:
+    return {
+        "model": info.id,
+        "weights_sha256": info.weights_sha256,
+        "options": dict(info.options),
+        "versions": dict(info.versions),
+    }
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, sort_keys=True, allow_nan=False).encode() + b"\n"
+
+
+class ScoreStore:
+    """The store in `folder`, which is made when the first model is opened."""
+
+    def __init__(self, folder: Path):
+        self.folder = Path(folder)
+
+    def path(self, info: ModelInfo) -> Path:
+        """The file of this version of the model: ``pyiqa-piqe--<12 digits of the key's SHA-256>.jsonl``."""
+        return self.folder / f"{_slug(info)}--{hashlib.sha256(_line(_key(info))).hexdigest()[:12]}.jsonl"
+
+    def open(self, info: ModelInfo) -> ModelScores:
+        """The scores of this version of the model, for reading and appending; use it in a ``with`` statement."""
+        return ModelScores(self.path(info), _key(info))
+
+    def other_versions(self, info: ModelInfo) -> list[str]:
+        """One line for each other version of the same model in the store: in what it differs, and its file."""
+        own, lines = _key(info), []
+        for path in sorted(self.folder.glob(f"{_slug(info)}--*.jsonl")):
+            if path == self.path(info):
+                continue
+            with open(path, "rb") as file:
+                first = file.readline()
+            if not first.endswith(b"\n"):
+                continue  # its process was killed before the first score
+            key = _parse(path, 1, first)
+            if key.get("model") == info.id:
+                lines.append(f"{path.name}: scores by {_differences(key, own)}")
+        return lines
+
+
+def _slug(info: ModelInfo) -> str:
+    return to_name(info.id.replace(":", "-"))[:80] or "model"
+
+
+def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """How key `old` differs from `new`: ``torch 2.1 (now 2.2), weights_sha256 ab12cd34 (now none)``."""
+
+    def flat(key: dict[str, Any]) -> dict[str, str]:
+        parts = {"weights_sha256": key.get("weights_sha256")}
+        for name in ("options", "versions"):
+            if isinstance(key.get(name), dict):
+                parts |= key[name]
+        short = {name: str(value)[: 12 if name.endswith("sha256") else 60] for name, value in parts.items()}
+        return {name: "none" if parts[name] is None else text for name, text in short.items()}
+
+    was, now = flat(old), flat(new)
+    names = sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
+    return ", ".join(f"{name} {was.get(name, 'none')} (now {now.get(name, 'none')})" for name in names)
+
+
+class ModelScores:
+    """The scores of one version of one model; safe with several processes on the same file."""
+
+    def __init__(self, path: Path, key: dict[str, Any]):
+        self.path = path
+        self._scores: dict[str, Score] = {}
+        self._read = 0  # bytes of the file that are in _scores
+        self._lines = 0
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: IO[bytes] = open(path, "a+b", buffering=0)  # noqa: SIM115 - held open for appends
+        except OSError as error:
+            raise BananaError(f"cannot open {path}: {error.strerror or error}") from error
+        try:
+            with self._locked():
+                if self._lines == 0:
+                    self._write(_line(key))
+                    self._refresh()
+            self._check_key(key)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def get(self, sha256: str) -> Score | None:
+        """The last score of the image with this SHA-256, also if another process has added it since."""
+        self._refresh()
+        return self._scores.get(sha256)
+
+    def append(self, score: Score) -> Score:
+        """Keep `score`; return the score that stands.
+
+        That is another process's if it came first with one that has not failed.
+        """
+        with self._locked():
+            standing = self._scores.get(score.sha256)
+            if standing is not None and standing.status != "failed":
+                return standing
+            self._write(_line(dataclasses.asdict(score)))
+            self._refresh()
+            return score
+
+    def close(self) -> None:
+        try:
+            os.fsync(self._file.fileno())
+            self._file.close()
+        except OSError as error:
+            raise BananaError(f"cannot write {self.path}: {error.strerror or error}") from error
+
+    def __enter__(self) -> ModelScores:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the file's lock, having read all that it holds and cut off a torn last line."""
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            self._refresh()
+            if os.fstat(self._file.fileno()).st_size > self._read:
+                self._file.truncate(self._read)  # whoever wrote it was killed: we have the lock
+            yield
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _write(self, line: bytes) -> None:
+        try:
+            written = self._file.write(line)
+            if written != len(line):
+                raise OSError("the disk is full")
+        except OSError as error:
+            raise BananaError(f"cannot write {self.path}: {error.strerror or error}") from error
+
+    def _refresh(self) -> None:
+        """Read the whole lines that were added since the last call, by whomever."""
+        size = os.fstat(self._file.fileno()).st_size
+        if size < self._read:
+            raise BananaError(f"{self.path}: became shorter while it was in use")
+        if size == self._read:
+            return
+        data = os.pread(self._file.fileno(), size - self._read, self._read)
+        whole = data[: data.rfind(b"\n") + 1]
+        for line in whole.splitlines():
+            self._lines += 1
+            row = _parse(self.path, self._lines, line)
+            if self._lines == 1:
+                self._key = row
+            else:
+                score = _score(self.path, self._lines, row)
+                self._scores[score.sha256] = score
+        self._read += len(whole)
+
+    def _check_key(self, key: dict[str, Any]) -> None:
+        if self._key != key:
+            raise BananaError(f"{self.path} line 1: not the key of this model; move the file away to score it anew")
+
+
+def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BananaError(f"{path} line {number}: not JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise BananaError(f"{path} line {number}: expected a JSON object")
+    return row
+
+
+def _score(path: Path, number: int, row: dict[str, Any]) -> Score:
+    """The Score of a line; BananaError, naming the line, unless it is one that `append` could have written."""
+    try:
+        score = Score(**row)
+    except TypeError as error:
+        raise BananaError(f"{path} line {number}: not a score: {error}") from error
+    value, seconds = score.score, score.seconds
+    finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if (
+        not isinstance(score.image_id, str)
+        or not isinstance(score.sha256, str)
+        or not _SHA256.fullmatch(score.sha256)
+        or score.status not in STATUSES
+        or not (finite if score.status == "ok" else value is None)
+        or not isinstance(score.message, str | None)
+        or not isinstance(seconds, int | float)
+    ):
+        raise BananaError(
+            f"{path} line {number}: not a score: expected image_id, sha256 (64 hex digits), status (one of "
+            f"{', '.join(STATUSES)}), a finite score if ok, else null"
+        )
+    return score

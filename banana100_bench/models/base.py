@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib.metadata
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from banana100_bench import images
+from banana100_bench import __version__, images
+from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.records import Row
 
 if TYPE_CHECKING:
@@ -20,10 +23,12 @@ KINDS = ("pyiqa", "callable", "file", "baseline")
 class ModelInfo:
     """What names a model and decides its numbers.
 
-    id: the spec it was opened by, as ``pyiqa:piqe``. kind: one of KINDS.
+    id: the spec it was opened by, as ``pyiqa:piqe``; a file in it by its name alone, without its folder.
+    kind: one of KINDS.
     higher_is_better: True if a larger score means a better picture.
     weights_sha256: of the weight file that was named, None if none was.
-    options: what else was passed to it. versions: of the libraries that change its numbers.
+    options: what else decides its numbers: what was passed to it, the SHA-256 of a source or score file.
+    versions: of the libraries that change its numbers, and of the decode policy (`library_versions`).
     """
 
     id: str
@@ -56,3 +61,56 @@ class Model(Protocol):
     def score(self, picture: Picture) -> float:
         """The raw score of `picture`, in the model's own direction. May raise; NaN is recorded as such."""
         ...
+
+
+@runtime_checkable
+class Noting(Protocol):
+    """A model that has something to say of the images it is about to score, as a score file does."""
+
+    def notes(self, rows: Iterable[Row]) -> Sequence[str]: ...
+
+
+def library_versions(*packages: str) -> dict[str, str]:
+    """Versions of this package and of the installed `packages`, by name; "decode-policy" if they are given any."""
+    versions = {"banana100-bench": __version__}
+    if packages:
+        versions["decode-policy"] = str(images.DECODE_POLICY)
+        try:
+            versions |= {name: importlib.metadata.version(name) for name in packages}
+        except importlib.metadata.PackageNotFoundError as error:
+            raise BananaError(f"{error.name} is not installed") from error
+    return versions
+
+
+def to_number(value: Any) -> float:
+    """The float in `value`: a real number, or an array or tensor of one element; TypeError for anything else."""
+    size = value.numel() if hasattr(value, "numel") else getattr(value, "size", None)
+    if size == 1 and hasattr(value, "item"):
+        value = value.item()
+    elif isinstance(size, int):
+        raise TypeError(f"the model gave {type(value).__name__} of {size} elements, expected one number")
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"the model gave {type(value).__name__}, expected one number")
+    return float(value)
+
+
+def settle_direction(spec: str, declared: bool | None, asked: bool | None, how: str) -> bool:
+    """Whether a higher score is better: as the model declares or the caller asks; UsageError if neither or both differ.
+
+    how: by what means this kind of model declares it, for the error.
+    """
+    if declared is None and asked is None:
+        raise UsageError(
+            f"{spec}: is a higher or a lower score better? Pass --higher-is-better or --lower-is-better{how}"
+        )
+    if declared is not None and asked is not None and declared != asked:
+        better, flag = ("higher", "--lower-is-better") if declared else ("lower", "--higher-is-better")
+        raise UsageError(f"{spec}: declares that {better} is better, but the call says {flag}; leave that out")
+    return bool(asked if declared is None else declared)
+
+
+def refuse(spec: str, **given: object) -> None:
+    """UsageError naming the first of `given` (by argument name) that was passed to a model that takes none."""
+    for name, value in given.items():
+        if value:
+            raise UsageError(f"{spec}: takes no {name}")
