@@ -174,6 +174,12 @@ def read_run(folder: Path) -> tuple[RunFacts, list[ImageEntry]]:
     Reads run.json and the journal, not the images (see `first_fault`); a torn last journal line is
     left out. Raises BananaError naming the file and line where anything is not as written above.
     """
+    facts = read_facts(folder)
+    return facts, _read_journal(Path(folder), facts.rounds)
+
+
+def read_facts(folder: Path) -> RunFacts:
+    """What was asked in a run; BananaError where run.json is missing, wrong, or of another run."""
     folder = Path(folder)
     refuse_links(folder)
     path = folder / RUN_FILE
@@ -183,7 +189,7 @@ def read_run(folder: Path) -> tuple[RunFacts, list[ImageEntry]]:
         raise BananaError(f"{path}: {_first(error)}") from error
     if facts.run_id != folder.name:
         raise BananaError(f"{path}: describes run {facts.run_id}, but the folder is called {folder.name}")
-    return facts, _read_journal(folder, facts.rounds)
+    return facts
 
 
 def _read_journal(folder: Path, rounds: int) -> list[ImageEntry]:

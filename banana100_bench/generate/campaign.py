@@ -14,11 +14,11 @@ from typing import Any
 from banana100_bench import protocol
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.files import sha256_bytes, write_bytes
-from banana100_bench.generate.chain import ChainReport, run_chain
+from banana100_bench.generate.chain import ChainReport, refuse_changes, run_chain
 from banana100_bench.generate.editors import Editor, open_editor
 from banana100_bench.generate.initial import InitialImage
 from banana100_bench.progress import progress
-from banana100_bench.raw import EXTENSIONS, MAX_ROUNDS, RunFacts, initial_path, read_file
+from banana100_bench.raw import EXTENSIONS, MAX_ROUNDS, RunFacts, initial_path, read_file, run_folder
 from banana100_bench.records import check_name
 
 _LOG = logging.getLogger(__name__)
@@ -70,7 +70,8 @@ def generate(
 
     A run that fails is told in its journal and does not stop the others; at the end BananaError names
     those that failed. Ctrl-C lets the edits in hand finish. Either way a rerun goes on.
-    Raises UsageError, before anything is written, where the call makes no sense for this editor.
+    Raises UsageError where the call makes no sense for this editor, and BananaError where a run that
+    stands in `out` was begun otherwise: both before anything is written.
     """
     began = time.monotonic()
     if isinstance(editor, str):
@@ -104,7 +105,13 @@ def generate(
         for repetition in range(repetitions)
     ]
     for image in initial:
-        _place(image, out)
+        _refuse_other_picture(image, out)
+    for facts, _ in plan:
+        refuse_changes(run_folder(out, facts.run_id), facts)
+    for image in initial:
+        path = initial_path(out, image.name, image.extension)
+        if not path.exists():
+            write_bytes(path, image.data)
     reports, failures = _run_all(editor, plan, out, workers)
     if failures:
         names = sorted(failures)
@@ -154,15 +161,11 @@ def _facts(
     )
 
 
-def _place(image: InitialImage, raw: Path) -> None:
-    """Store an initial image; BananaError where another one has its name there."""
+def _refuse_other_picture(image: InitialImage, raw: Path) -> None:
     for extension in EXTENSIONS.values():
         path = initial_path(raw, image.name, extension)
         if path.exists() and (extension != image.extension or read_file(path) != image.data):
             raise BananaError(f"{path} is not the picture {image.source}; use another name or another folder")
-    path = initial_path(raw, image.name, image.extension)
-    if not path.exists():
-        write_bytes(path, image.data)
 
 
 def _run_all(

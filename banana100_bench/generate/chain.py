@@ -25,6 +25,7 @@ from banana100_bench.raw import (
     RunFacts,
     Started,
     first_fault,
+    read_facts,
     read_run,
     refuse_links,
     run_folder,
@@ -119,33 +120,38 @@ def _one_round(editor: Editor, facts: RunFacts, number: int, parent: bytes, fold
 
 def _resume(folder: Path, facts: RunFacts) -> tuple[list[ImageEntry], int]:
     """The rounds that can be kept, and how many that were there cannot; writes run.json where it is new."""
-    path = folder / RUN_FILE
     text = dump_json(facts.model_dump(mode="json"))
-    if not os.path.lexists(path):
-        if os.path.lexists(folder / JOURNAL_FILE):
-            raise BananaError(f"{folder}: a journal without {RUN_FILE}, so what was asked is not known")
-        write_text(path, text)
+    if not refuse_changes(folder, facts):
+        write_text(folder / RUN_FILE, text)
         return [], 0
     there, entries = read_run(folder)
-    _refuse_changes(path, there, facts)
     fault = first_fault(facts, entries)
     kept = entries if fault is None else entries[: fault[0] - 1]
     if fault:
         _LOG.warning("%s: makes round %d and all after it anew: %s", facts.run_id, *fault)
     if there.rounds != facts.rounds:
-        write_text(path, text)
+        write_text(folder / RUN_FILE, text)
     return kept, len(entries) - len(kept)
 
 
-def _refuse_changes(path: Path, there: RunFacts, now: RunFacts) -> None:
-    """BananaError naming what differs, unless it is a larger number of rounds alone."""
+def refuse_changes(folder: Path, facts: RunFacts) -> bool:
+    """True where a run stands in `folder` that can go on as `facts` say, False where there is none yet.
+
+    BananaError naming what differs, unless it is a larger number of rounds alone.
+    """
+    path = folder / RUN_FILE
+    if not os.path.lexists(path):
+        if os.path.lexists(folder / JOURNAL_FILE):
+            raise BananaError(f"{folder}: a journal without {RUN_FILE}, so what was asked is not known")
+        return False
     differing = [
-        f"{name} {str(before)[:80]!r} there, {str(after)[:80]!r} now"
-        for name, before in there
-        if (after := getattr(now, name)) != before and not (name == "rounds" and after > before)
+        f"{name} {before!r:.80} there, {after!r:.80} now"
+        for name, before in read_facts(folder)
+        if (after := getattr(facts, name)) != before and not (name == "rounds" and after > before)
     ]
     if differing:
-        raise BananaError(f"{path}: a run begun otherwise cannot go on: {'; '.join(differing)}")
+        raise BananaError(f"{path}: a run begun otherwise cannot go on: {'; '.join(differing)}; use another folder")
+    return True
 
 
 @contextlib.contextmanager

@@ -122,6 +122,14 @@ def test_another_initial_image_of_the_same_name_is_refused(tmp_path, kind):
         generate("simulated", [other], tmp_path, repetitions=1, rounds=1)
 
 
+def test_a_campaign_begun_otherwise_is_refused_before_anything_is_written(tmp_path):
+    generate("simulated", [RAMP], tmp_path, repetitions=1, rounds=1)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(BananaError, match=r"^[^ ]*ramp__simulated__rep0/run\.json: .*: seed 0 there, 5 now; use"):
+        generate("simulated", [DUNE, RAMP], tmp_path, repetitions=2, rounds=1, seed=5)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_an_initial_image_with_an_unsafe_name_or_bytes_is_refused(tmp_path):
     with pytest.raises(BananaError, match=r"initial image '\.\./x': expected"):
         generate("simulated", [InitialImage("../x", INITIAL, "photo", "s")], tmp_path)

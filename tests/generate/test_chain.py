@@ -60,7 +60,7 @@ def test_a_longer_run_goes_on_and_equals_one_made_at_once(tmp_path):
     chain(tmp_path / "b", rounds=6)
     assert shas(tmp_path / "a") == shas(tmp_path / "b")
     assert raw.read_run(raw.run_folder(tmp_path / "a", RUN))[0].rounds == 6
-    with pytest.raises(BananaError, match=r"run\.json: a run begun otherwise cannot go on: rounds '6' there, '5' now"):
+    with pytest.raises(BananaError, match=r"run\.json: a run begun otherwise cannot go on: rounds 6 there, 5 now"):
         chain(tmp_path / "a", rounds=5)
 
 
@@ -121,17 +121,19 @@ def test_a_torn_journal_line_costs_that_round_alone(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"seed": 8}, "seed '7' there, '8' now"),
+        ({"seed": 8}, "seed 7 there, 8 now"),
         ({"prompts": ("Again.",)}, "prompts .*Produce an exact replica.* there, .*Again.* now"),
         ({"model_version": "simulated-2"}, "model_version 'simulated-1' there, 'simulated-2' now"),
         ({"initial_sha256": "0" * 64}, "initial_sha256 '[0-9a-f]{64}' there, '0{64}' now"),
-        ({"style": "anime", "period": 2}, "period '1' there, '2' now; style 'photo' there, 'anime' now"),
+        ({"style": "anime", "period": 2}, "period 1 there, 2 now; style 'photo' there, 'anime' now"),
     ],
 )
 def test_a_run_does_not_go_on_with_other_facts(tmp_path, changes, message):
     chain(tmp_path, rounds=1)
     before = journal(tmp_path)
-    with pytest.raises(BananaError, match=f"{RUN}/run.json: a run begun otherwise cannot go on: {message}$"):
+    with pytest.raises(
+        BananaError, match=f"{RUN}/run.json: a run begun otherwise cannot go on: {message}; use another folder$"
+    ):
         chain(tmp_path, **changes)
     assert journal(tmp_path) == before
 
