@@ -1,0 +1,280 @@
+"""The command line: it reads the options, calls one function of the package, and says what came out.
+
+Nothing heavy is imported at the top: `banana100 --help` must answer at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from banana100_bench import __version__
+from banana100_bench.errors import BananaError, UsageError
+
+app = typer.Typer(
+    name="banana100",
+    help="Is your no-reference image quality metric blind to iterative degradation?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+board_app = typer.Typer(help="The leaderboard.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(board_app, name="leaderboard")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _global(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+    pairs = {}
+    for text in texts or []:
+        key, equals, value = text.partition("=")
+        if not equals or not key or not value:
+            raise UsageError(f"{option} {text!r}: expected NAME=VALUE")
+        if key in pairs:
+            raise UsageError(f"{option} {key}: given twice")
+        pairs[key] = value
+    return pairs
+
+
+Data = Annotated[Path, typer.Option("--data", help="Dataset folder, as `banana100 build` writes it.")]
+Models = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MODEL...",
+        help="pyiqa:NAME, package.module:function, file.py:function, scores:FILE (csv, jsonl, parquet), baseline:NAME.",
+        show_default=False,
+    ),
+]
+Weights = Annotated[
+    list[str] | None,
+    typer.Option(help="Weight file of a pyiqa model: NAME=FILE (as niqe=niqe.mat), or FILE if there is one model."),
+]
+Direction = Annotated[
+    bool | None,
+    typer.Option(
+        "--higher-is-better/--lower-is-better", help="Direction of the scores, where the model does not declare it."
+    ),
+]
+Store = Annotated[Path, typer.Option(help="Folder that keeps the scores; a rerun computes only what it lacks.")]
+
+
+def _choices(models: list[str], weights: list[str] | None, higher_is_better: bool | None) -> list:
+    """The models of a call, each with its weight file and direction."""
+    from banana100_bench.harness import ModelChoice
+
+    doubled = [spec for spec in models if models.count(spec) > 1]
+    if doubled:
+        raise UsageError(f"model {doubled[0]}: given twice")
+    if weights and len(weights) == 1 and "=" not in weights[0]:
+        if len(models) != 1:
+            raise UsageError(f"--weights {weights[0]}: with several models, say whose: NAME=FILE")
+        files = {models[0]: weights[0]}
+    else:
+        files = _pairs(weights, "--weights")
+    choices = []
+    for spec in models:
+        name = spec.partition(":")[2]
+        file = files.pop(spec, None) or files.pop(name, None)
+        choices.append(ModelChoice(spec, Path(file) if file else None, higher_is_better))
+    if files:
+        raise UsageError(f"--weights {next(iter(files))}: no such model in this call; choices: {', '.join(models)}")
+    return choices
+
+
+@app.command()
+def generate(
+    out: Annotated[Path, typer.Argument(help="Folder for the raw runs; a rerun continues there.")],
+    editor: Annotated[str, typer.Option(help="Which editor edits: simulated.")] = "simulated",
+    initial: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Initial images: a folder, a file, or photos[:NAME,NAME] that scikit-image and scikit-learn ship. Repeatable."
+        ),
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(min=16, help="Resize initial images so that the longer side has so many pixels.")
+    ] = None,
+    style: Annotated[str, typer.Option(help="Of the initial images: photo, anime or unknown.")] = "unknown",
+    setting: Annotated[list[str] | None, typer.Option(help="Settings of the protocol. Repeatable.")] = None,
+    repetitions: Annotated[int, typer.Option(min=1)] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help='Rounds of each run (the paper says "steps").')] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of repetition 0; repetition r has seed + r.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Runs at once.")] = 2,
+) -> None:
+    """Make runs: feed an editor its own output, round after round."""
+    from banana100_bench.generate import campaign
+    from banana100_bench.generate.initial import open_initial
+
+    images = open_initial(initial or ["photos"], size, style=style)
+    report = campaign.generate(
+        editor,
+        images,
+        out,
+        settings=tuple(setting or ["replication"]),
+        repetitions=repetitions,
+        rounds=rounds,
+        seed=seed,
+        workers=workers,
+    )
+    print(report.summary())
+
+
+@app.command()
+def build(
+    raw: Annotated[Path, typer.Argument(help="Folder of raw runs, or any tree of images with --pattern.")],
+    out: Annotated[Path, typer.Option(help="Dataset folder to write.")] = Path("banana100"),
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            help='Where the facts stand in the paths: "{setting}/{initial_image}/rep{repetition}/{round}.{ext}".'
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A fact that all rows share: editor=flux.1-kontext-dev. Repeatable."),
+    ] = None,
+    licence: Annotated[str, typer.Option(help="Licence of the images, for the card, as cc-by-nc-sa-4.0.")] = "unknown",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a dataset folder built before.")] = False,
+) -> None:
+    """Package raw runs as a Parquet dataset that load_dataset opens."""
+    from banana100_bench.package.build import build as build_dataset
+
+    report = build_dataset(
+        raw, out, pattern=pattern, constants=_pairs(set_, "--set"), licence=licence, overwrite=overwrite
+    )
+    print(report.summary())
+
+
+@app.command()
+def score(
+    models: Models,
+    data: Data = Path("banana100"),
+    store: Store = Path("scores"),
+    rounds: Annotated[str, typer.Option(help="Which rounds: key (1,5,10,20), all, or as 1,5,10-20.")] = "key",
+    weights: Weights = None,
+    higher_is_better: Direction = None,
+) -> None:
+    """Score images with one or more models; no verdict."""
+    from banana100_bench import harness
+    from banana100_bench.data import open_data
+    from banana100_bench.protocol import parse_rounds
+
+    choices = _choices(models, weights, higher_is_better)
+    selection = open_data(data, rounds=parse_rounds(rounds))
+    for choice in choices:
+        print(harness.score(choice, selection, store).summary())
+
+
+@app.command()
+def evaluate(
+    models: Models,
+    data: Data = Path("banana100"),
+    store: Store = Path("scores"),
+    out: Annotated[Path, typer.Option(help="Folder for the result JSON and the figure of each model.")] = Path(
+        "results"
+    ),
+    baseline: Annotated[int, typer.Option(min=0, help="Round that the later ones are compared with.")] = 1,
+    later: Annotated[str, typer.Option(help="The later rounds.")] = "5,10,20",
+    more_rounds: Annotated[
+        str | None,
+        typer.Option(help="Further rounds to score for the figure, as 2-4,15, or all; no verdict reads them."),
+    ] = None,
+    weights: Weights = None,
+    higher_is_better: Direction = None,
+) -> None:
+    """Score models and judge them: does the score fall as the images degrade?"""
+    from banana100_bench import harness
+    from banana100_bench.data import open_data
+    from banana100_bench.protocol import Rounds, parse_rounds
+
+    choices = _choices(models, weights, higher_is_better)
+    compared = Rounds(baseline, parse_rounds(later) or ())
+    more = parse_rounds(more_rounds) if more_rounds else ()
+    selection = open_data(data, rounds=None if more is None else {*compared.all, *more})
+    results = [harness.evaluate(choice, selection, rounds=compared, store=store) for choice in choices]
+    _show(results)
+    for path in harness.save(results, selection, out):
+        print(path)
+
+
+def _show(results: list) -> None:
+    """The ranked table of `results` and a sentence on each."""
+    from rich.console import Console
+
+    from banana100_bench.report.table import ranking_table, sentence
+
+    Console().print(ranking_table(results))
+    for result in results:
+        print(sentence(result))
+
+
+@board_app.command("build")
+def leaderboard_build(
+    results: Annotated[list[Path], typer.Argument(help="Result JSON files, or folders of them.")],
+    data: Data = Path("banana100"),
+    out: Annotated[Path, typer.Option(help="The JSON to write.")] = Path("leaderboard.json"),
+) -> None:
+    """Recompute every number from the raw scores, rank, and write leaderboard.json."""
+    from banana100_bench.leaderboard import board
+
+    built = board.build_from_files(results, data)
+    board.save_board(built, out)
+    print(board.summary(built, out))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for all that the demo makes; a rerun continues there.")] = Path(
+        "demo"
+    ),
+    weights: Annotated[
+        list[str] | None,
+        typer.Option(help="Adds a pyiqa model with its weight file: niqe=FILE, brisque=FILE. Repeatable."),
+    ] = None,
+) -> None:
+    """The whole line on three photographs and the simulated editor: no key, no network."""
+    from banana100_bench.demo import run
+
+    run(out, {name: Path(file) for name, file in _pairs(weights, "--weights").items()})
+
+
+def main() -> NoReturn:
+    """Entry point of `banana100`: one clear line and exit code 1 or 2 for an error, a traceback only with --debug."""
+    debug = "--debug" in sys.argv
+    sys.argv[1:] = [word for word in sys.argv[1:] if word != "--debug"]  # accepted anywhere in the call
+    try:
+        app()
+    except BananaError as error:
+        if debug:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted; the same call continues where it stopped", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(1)
+    except Exception as error:
+        if debug:
+            raise
+        print(f"error (a bug of ours; --debug shows where): {type(error).__name__}: {error}", file=sys.stderr)
+        sys.exit(1)
+    sys.exit(0)

@@ -1,0 +1,69 @@
+"""The whole judgement of one model: score the images it needs, apply the criteria, return the result."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from banana100_bench.protocol import Rounds
+
+if TYPE_CHECKING:
+    from banana100_bench.data import Selection
+    from banana100_bench.results import Result
+    from banana100_bench.scoring import ScoreReport
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """A model as a person names it: its spec, and what the spec alone does not say.
+
+    spec: as ``pyiqa:piqe`` (see models/). weights: a weight file. higher_is_better: the direction
+    where the model does not declare it. options: passed to the model.
+    """
+
+    spec: str
+    weights: Path | None = None
+    higher_is_better: bool | None = None
+    options: Mapping[str, Any] | None = None
+
+
+def score(model: ModelChoice | str, data: Selection, store: Path) -> ScoreReport:
+    """Score every image of `data` with `model`, keeping the scores in the folder `store`.
+
+    What the store already holds is not computed again. BananaError if every image fails.
+    """
+    from banana100_bench import scoring
+    from banana100_bench.models import open_model
+    from banana100_bench.store import ScoreStore
+
+    choice = ModelChoice(model) if isinstance(model, str) else model
+    opened = open_model(
+        choice.spec, weights=choice.weights, higher_is_better=choice.higher_is_better, options=choice.options
+    )
+    return scoring.score(opened, data, ScoreStore(store))
+
+
+def evaluate(
+    model: ModelChoice | str,
+    data: str | Path | Selection,
+    *,
+    rounds: Rounds | None = None,
+    more_rounds: Collection[int] = (),
+    store: Path = Path("scores"),
+) -> Result:
+    """Score `model` on the dataset `data` and judge it by the degradation-ordering criteria.
+
+    data: a dataset folder, or a selection of one (`banana100_bench.data.open_data`).
+    rounds: what is compared; default the paper's, 1 with 5, 10 and 20.
+    more_rounds: scored as well, for the curves; they change no verdict.
+    """
+    from banana100_bench.data import open_data
+    from banana100_bench.results import make_result
+
+    rounds = rounds or Rounds()
+    if isinstance(data, str | Path):
+        data = open_data(data, rounds={*rounds.all, *more_rounds})
+    report = score(model, data, store)
+    return make_result(report.info, data, report.scores, rounds)
