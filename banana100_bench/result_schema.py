@@ -19,6 +19,7 @@ from banana100_bench.models.base import KINDS
 from banana100_bench.protocol import Rounds
 
 SCHEMA_VERSION: Final = 1
+MAX_ROUND = 9999  # as in records.Row
 MAX_BYTES = 64 << 20  # all 28,000 images take 6 MB
 
 
@@ -44,7 +45,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Utc = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"), AfterValidator(_utc)]
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
-RoundNumber = Annotated[int, Field(ge=0, le=9999)]
+RoundNumber = Annotated[int, Field(ge=0, le=MAX_ROUND)]
 
 
 class Strict(BaseModel):
@@ -67,9 +68,10 @@ class ModelFacts(Strict):
 class DataFacts(Strict):
     """What was scored.
 
-    dataset_fingerprint: of the whole dataset. fingerprint: of the compared images, those that the
-    criteria read; equal means that two results may be ranked together. simulated: True if any image
-    was made by a simulation. n_rows: images scored, those of rounds not compared included.
+    dataset_fingerprint: of the whole dataset. n_rows: how many images, those of rounds that are not
+    compared included. The rest is about the compared images, which are all that the criteria read.
+    fingerprint: equal, with equal rounds, means that two results may be ranked together.
+    simulated: True if any image was made by a simulation.
     """
 
     name: Line
@@ -99,6 +101,10 @@ class ComparedRounds(Strict):
         if self.paper != rounds.is_paper:
             raise ValueError(f"paper is {self.paper}, but the rounds say otherwise")
         return self
+
+    @classmethod
+    def of(cls, rounds: Rounds) -> ComparedRounds:
+        return cls(baseline=rounds.baseline, later=list(rounds.later), paper=rounds.is_paper)
 
     def rounds(self) -> Rounds:
         return Rounds(self.baseline, tuple(self.later))
@@ -248,7 +254,7 @@ def load_result(path: Path) -> Result:
 def first_problem(error: ValidationError) -> str:
     """One line: the first field that is wrong, why, and how many more are."""
     first = error.errors(include_url=False)[0]
-    where = ".".join(map(str, first["loc"])) or "the file"
+    where = ".".join(map(str, first["loc"])).encode("unicode_escape").decode() or "the file"  # a key may hold anything
     given = first["input"]
     shown = f", not {given!r:.80}" if isinstance(given, str | int | float | None) and first["type"] != "missing" else ""
     more = f" ({error.error_count() - 1} more problems)" if error.error_count() > 1 else ""

@@ -45,6 +45,7 @@ from banana100_bench.store import Score
 __all__ = [
     "Data",
     "Result",
+    "data_facts",
     "json_schema",
     "load_result",
     "make_result",
@@ -99,7 +100,7 @@ def run_scores(rows: Iterable[Row], scores: Mapping[str, Score | ImageScore], hi
             raise BananaError(f"{row.image_id}: expected one image for round {row.round} of {cell[0]}, of a run if > 0")
         cells[cell] = scores[row.image_id]
     if not runs:
-        raise BananaError("no run to judge: expected images of rounds 1 and later")
+        raise BananaError("no run to judge: expected images of the compared rounds")
     ids = sorted(runs)
     rounds = sorted({number for _, number in cells})
     values = np.full((len(ids), len(rounds)), np.nan)
@@ -127,8 +128,9 @@ def run_scores(rows: Iterable[Row], scores: Mapping[str, Score | ImageScore], hi
 def make_result(info: ModelInfo, data: Data, scores: Mapping[str, Score], rounds: Rounds) -> Result:
     """Judge the model `info` by its `scores` (by image id; one for every row of `data`) at these `rounds`.
 
-    BananaError where a score is absent or is of another image than the row's; UsageError where a
-    setting does not fit the rounds.
+    The result holds the scores in the order of the rows. Rows of rounds that are not compared are kept
+    for figures and judge nothing. BananaError where a score is absent or is of another image than the
+    row's; UsageError where a setting does not fit the rounds.
     """
     absent = [row.image_id for row in data.rows if row.image_id not in scores]
     if absent:
@@ -136,17 +138,16 @@ def make_result(info: ModelInfo, data: Data, scores: Mapping[str, Score], rounds
     for row in data.rows:
         if scores[row.image_id].sha256 != row.sha256:
             raise BananaError(f"{row.image_id}: the score is of another image, sha256 {scores[row.image_id].sha256}")
-    rows = sorted(data.rows, key=lambda row: (row.run_id or "", row.round, row.image_id))
     try:
         kept = [
             ImageScore(image_id=s.image_id, sha256=s.sha256, score=s.score, status=s.status)  # type: ignore[arg-type]
-            for s in (scores[row.image_id] for row in rows)
+            for s in (scores[row.image_id] for row in data.rows)
         ]
         return Result(
             schema_version=SCHEMA_VERSION,
             harness=__version__,
             created_at=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            seconds=sum(scores[row.image_id].seconds for row in rows),
+            seconds=sum(scores[row.image_id].seconds for row in data.rows),
             hardware=_hardware(),
             model=ModelFacts(
                 id=info.id,
@@ -156,9 +157,9 @@ def make_result(info: ModelInfo, data: Data, scores: Mapping[str, Score], rounds
                 options=dict(info.options),
                 versions=dict(info.versions),
             ),
-            rounds=ComparedRounds(baseline=rounds.baseline, later=list(rounds.later), paper=rounds.is_paper),
+            rounds=ComparedRounds.of(rounds),
             scores=kept,
-            **_derive(rows, kept, info.higher_is_better, rounds, data.name, data.dataset_fingerprint),
+            **_derive(data.rows, kept, info.higher_is_better, rounds, data.name, data.dataset_fingerprint),
         )
     except ValidationError as error:
         raise BananaError(f"the result of {info.id} cannot be written: {first_problem(error)}") from error
@@ -172,7 +173,7 @@ def recompute(result: Result, rows: Sequence[Row]) -> Result:
     """
     problems = score_problems(result, rows)
     if problems:
-        raise BananaError(f"{result.model.id}: {'; '.join(problems)}")
+        raise BananaError("; ".join(problems))
     scored = {score.image_id for score in result.scores}
     used = [row for row in rows if row.image_id in scored]
     facts, data = result.model, result.data
@@ -188,14 +189,16 @@ def score_problems(result: Result, rows: Sequence[Row]) -> list[str]:
     scored = Counter(score.image_id for score in result.scores)
     compared = result.rounds.rounds().all
     found = {
-        "scored more than once": sorted(name for name, count in scored.items() if count > 1),
-        "not in the dataset": sorted(scored.keys() - by_id.keys()),
-        "scored as another image (sha256 differs)": [
+        "images scored more than once": sorted(name for name, count in scored.items() if count > 1),
+        "images not in the dataset": sorted(scored.keys() - by_id.keys()),
+        "images whose sha256 is another than the dataset's": [
             s.image_id for s in result.scores if s.image_id in by_id and by_id[s.image_id].sha256 != s.sha256
         ],
-        "without a score": [row.image_id for row in rows if row.round in compared and row.image_id not in scored],
+        "images without a score": [
+            row.image_id for row in rows if row.round in compared and row.image_id not in scored
+        ],
     }
-    return [f"{len(names)} images {what}, the first {names[0]}" for what, names in found.items() if names]
+    return [f"{what}: {len(names)}, the first {names[0]}" for what, names in found.items() if names]
 
 
 def ranks(results: Sequence[Result]) -> list[int | None]:
@@ -205,7 +208,7 @@ def ranks(results: Sequence[Result]) -> list[int | None]:
     not judge the same images at the same rounds.
     """
     for other in results[1:]:
-        if _compared(other) != _compared(results[0]):
+        if (other.data.fingerprint, other.rounds) != (results[0].data.fingerprint, results[0].rounds):
             raise UsageError(
                 f"{results[0].model.id} and {other.model.id} cannot be ranked together: they were judged on other "
                 f"images or rounds ({_basis(results[0])}; {_basis(other)})"
@@ -216,15 +219,28 @@ def ranks(results: Sequence[Result]) -> list[int | None]:
     return [place.get(i) for i in range(len(results))]
 
 
-def _compared(result: Result) -> tuple[object, ...]:
-    return (result.data.fingerprint, result.data.n_runs, result.rounds)
-
-
 def _basis(result: Result) -> str:
     simulated = ", simulated" if result.data.simulated else ""
     return (
         f"{result.data.name} {result.data.fingerprint[:12]}{simulated}, "
         f"rounds {', '.join(map(str, result.rounds.rounds().all))}"
+    )
+
+
+def data_facts(rows: Sequence[Row], rounds: Rounds, name: str, dataset_fingerprint: str) -> DataFacts:
+    """The facts of these scored `rows`; all but n_rows are about those at `rounds`, which are compared."""
+    compared = [row for row in rows if row.round in rounds.all]
+    in_runs = [row for row in compared if row.run_id is not None]
+    return DataFacts(
+        name=name,
+        dataset_fingerprint=dataset_fingerprint,
+        fingerprint=fingerprint((row.image_id, row.sha256) for row in compared),
+        simulated=any(row.simulated for row in compared),
+        editors=sorted({row.editor for row in in_runs if row.editor is not None}),
+        settings=sorted({row.setting for row in in_runs if row.setting is not None}),
+        initial_images=sorted({row.initial_image for row in in_runs}),
+        n_rows=len(rows),
+        n_runs=len({row.run_id for row in in_runs}),
     )
 
 
@@ -237,25 +253,15 @@ def _derive(
     dataset_fingerprint: str,
 ) -> dict[str, Any]:
     """The fields of a result that follow from the rows and their raw scores."""
-    runs = run_scores(rows, {score.image_id: score for score in scores}, higher_is_better)
+    compared = [row for row in rows if row.round in rounds.all]
+    runs = run_scores(compared, {score.image_id: score for score in scores}, higher_is_better)
     shown = criteria.headline(runs)
     by_image = criteria.verdicts(shown, rounds)
     counts = {outcome: sum(image.outcome == outcome for image in by_image) for outcome in OUTCOMES}
     passed = criteria.passes(runs, rounds)
     status = runs.at(rounds.all).status
-    compared = [row for row in rows if row.round in rounds.all]
     return {
-        "data": DataFacts(
-            name=name,
-            dataset_fingerprint=dataset_fingerprint,
-            fingerprint=fingerprint((row.image_id, row.sha256) for row in compared),
-            simulated=any(row.simulated for row in rows),
-            editors=sorted({row.editor for row in rows if row.editor is not None}),
-            settings=sorted(set(runs.settings)),
-            initial_images=sorted(set(runs.images)),
-            n_rows=len(rows),
-            n_runs=len(runs.run_ids),
-        ),
+        "data": data_facts(rows, rounds, name, dataset_fingerprint),
         "coverage": Coverage(
             expected=status.size,
             ok=int((status == OK).sum()),
