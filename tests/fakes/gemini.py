@@ -125,7 +125,7 @@ def edit(
     rng = np.random.default_rng(list(hashlib.sha256(asked.encode()).digest()))
     pixels = np.asarray(picture, dtype=np.float64)
     blurred = np.asarray(picture.filter(ImageFilter.GaussianBlur(1)), dtype=np.float64)
-    pixels = pixels + 0.3 * (pixels - blurred) + rng.normal(0, 3, pixels.shape)
+    pixels = pixels + 0.1 * (pixels - blurred) + rng.normal(0, 2, pixels.shape)
     return _encoded(Image.fromarray(np.clip(np.rint(pixels), 0, 255).astype(np.uint8)), "PNG")
 
 
