@@ -73,7 +73,8 @@ def build(
     `out`, which the next build removes. Raises UsageError for a wrong call, BananaError for input that
     makes no dataset and for an `out` that stands in the way or cannot be written.
     """
-    raw, out = Path(raw), Path(os.path.abspath(out))
+    raw, given = Path(raw), Path(out)
+    out = Path(os.path.abspath(out))
     records.check_name("dataset name", name)
     card.check_licence(licence)
     if max_shard_bytes < 1:
@@ -92,7 +93,7 @@ def build(
         texts = [_entry(folder, text, None) for text in (README, EVAL)]
         facts = facts.model_copy(update={"files": tuple(sorted((*files, *texts), key=lambda file: file.path))})
         write_text(folder / manifest.FILE, dump_json(facts.model_dump(mode="json")))
-    return BuildReport(path=out, manifest=facts, unused=tuple(found.unused))
+    return BuildReport(path=given, manifest=facts, unused=tuple(found.unused))
 
 
 def _write_data(folder: Path, found: source.Source, rows: list[Row], max_shard_bytes: int) -> list[FileEntry]:

@@ -115,7 +115,7 @@ def _facts(told: dict[str, Any]) -> dict[str, Any]:
     setting, editor = to_name(told["setting"]), to_name(told["editor"])
     facts: dict[str, Any] = {"repetition": 0, **told, "setting": setting, "initial_image": initial, "editor": editor}
     if protocol := SETTINGS.get(setting):
-        defaults = {
+        defaults: dict[str, Any] = {
             "setting_group": protocol.group,
             "period": protocol.period,
             "prompt": protocol.prompt(told["round"]),
@@ -126,5 +126,5 @@ def _facts(told: dict[str, Any]) -> dict[str, Any]:
             f"setting {setting!r} is none of the protocol's ({', '.join(SETTINGS)}): "
             f"give its setting_group as well, one of {', '.join(GROUPS)}"
         )
-    run = run_id(setting, initial, editor, int(facts["repetition"]))
+    run = run_id(setting, initial, editor, facts["repetition"])
     return {**facts, "run_id": run, "image_id": image_id(run, initial, told["round"])}
