@@ -34,7 +34,7 @@ GAPS = {"nan": ("o", "not a number"), "failed": ("s", "the model failed"), "miss
 WORDS = {
     "detected": "DETECTED",
     "reversed": "REVERSED: degraded looks better to it",
-    "mixed": "not detected: moves both ways",
+    "mixed": "not detected: no consistent fall",
     "tie": "not detected: equal scores",
     "unscored": "not detected: no usable score",
     "missing": "not detected: image missing",
@@ -192,10 +192,8 @@ def _panel_title(result: Result, image: str) -> str:
 
 
 def _axis_label(result: Result) -> str:
-    name = _short(result.model.id.rsplit("/", 1)[-1], 30)
-    if result.model.higher_is_better:
-        return f"score of {name}: up is better"
-    return f"score of {name}, axis inverted: up is better"
+    name = _short(result.model.id.rsplit("/", 1)[-1], 36)
+    return f"score of {name}\n{'' if result.model.higher_is_better else 'axis inverted: '}up is better"
 
 
 def _legend(figure: Figure, result: Result, lines: dict[str, Runs], settings: Sequence[str]) -> None:

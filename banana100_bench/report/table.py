@@ -16,7 +16,7 @@ NAMES_SHOWN = 4
 # What is said of the images with each outcome other than "detected".
 _SAID = {
     "reversed": "it scores the degraded image better",
-    "mixed": "its scores move both ways",
+    "mixed": "its scores show no consistent fall",
     "tie": "it gives equal scores where they should fall",
     "unscored": "it lacks a usable score (counted as not detected)",
     "missing": "an image of a compared round is missing (counted as not detected)",

@@ -31,7 +31,7 @@ def texts(figure):
 def test_the_figure_says_in_words_what_it_shows():
     assert texts(figures._figure(judge(ROWS, function), ROWS)) == [
         "SIMULATED data: pyiqa:piqe on made-up",
-        "score of pyiqa:piqe: up is better",
+        "score of pyiqa:piqe\nup is better",
         "chelsea\nDETECTED",
         "round",
         "china\nnot detected: no usable score",

@@ -48,7 +48,7 @@ def test_sentence_with_every_other_outcome():
     result = judge(rows, lines(a=[5, 6, 4, 3], b=[5, 5, 5, 5], c=[5, 4, math.nan, 2], d=[5, 4, 3, 2]))
     assert sentence(result) == (
         "pyiqa:piqe detects the degradation on 0 of 4 images (95 % interval 0.00 to 0.60); "
-        "on a its scores move both ways; on b it gives equal scores where they should fall; "
+        "on a its scores show no consistent fall; on b it gives equal scores where they should fall; "
         "on c it lacks a usable score (counted as not detected); "
         "on d an image of a compared round is missing (counted as not detected)."
     )
