@@ -27,7 +27,7 @@ CONFIGS = {  # name: (files, meaning); those whose files are absent are left out
 }
 
 MEANING = {
-    "image": "the encoded bytes, exactly as the editor returned them",
+    "image": "the encoded bytes, exactly as the editor returned them (round 0: as they were given)",
     "image_id": "unique name of the image",
     "run_id": "the run it belongs to; null for an initial image, which several runs may share",
     "setting": "what was asked of the editor; null for an initial image",
