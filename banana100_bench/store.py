@@ -172,7 +172,10 @@ class ModelScores:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the file's lock, having read all that it holds and cut off a torn last line."""
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        except OSError as error:  # some network file systems have no locks
+            raise BananaError(f"cannot lock {self.path}: {error.strerror or error}") from error
         try:
             self._refresh()
             if os.fstat(self._file.fileno()).st_size > self._read:

@@ -130,7 +130,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             for cells in reader:
                 yield f"line {reader.line_num}", cells
         except csv.Error as error:
-            raise BananaError(f"{path} line {reader.line_num}: {error}") from error
+            raise BananaError(f"{path} line {reader.line_num + 1}: {error}") from error
 
 
 def _jsonl_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:

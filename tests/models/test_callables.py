@@ -1,0 +1,165 @@
+import sys
+
+import numpy as np
+import pytest
+
+from banana100_bench.errors import BananaError, UsageError
+from banana100_bench.files import sha256_file
+from banana100_bench.models import open_model
+from tests.models.making import picture, texture
+
+PIXELS = texture(5, size=16)
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Writes Python text to metric.py, and gives the spec of an object in it."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def write(text, name="score"):
+        path = tmp_path / "metric.py"
+        path.write_text(text)
+        return f"{path}:{name}"
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("head", "signature", "kind"),
+    [
+        ("", "def score(x)", "Image"),
+        ("from PIL import Image", "def score(x: Image.Image) -> float", "Image"),
+        ("from __future__ import annotations\nimport PIL", "def score(x: PIL.Image.Image)", "Image"),
+        ("import numpy as np", "def score(x: np.ndarray)", "ndarray"),
+        ("import numpy as np, numpy.typing as npt", "def score(x: npt.NDArray[np.uint8])", "ndarray"),
+        ("from __future__ import annotations", "def score(x: npt.NDArray[np.uint8])", "ndarray"),
+        ("", "def score(x: 'torch.Tensor')", "Tensor"),
+        ("import torch", "def score(x: torch.Tensor)", "Tensor"),
+    ],
+)
+def test_the_annotation_tells_the_form(module, head, signature, kind):
+    if kind == "Tensor":
+        pytest.importorskip("torch")
+    model = open_model(
+        module(f"{head}\nseen = []\n{signature}:\n    seen.append(x)\n    return 1.5"), higher_is_better=True
+    )
+    assert model.score(picture(PIXELS)) == 1.5
+    (seen,) = model.function.__globals__["seen"]
+    assert type(seen).__name__ == kind
+    if kind == "Tensor":
+        assert (tuple(seen.shape), str(seen.dtype)) == ((1, 3, 16, 16), "torch.float32")
+        assert np.array_equal((seen[0].permute(1, 2, 0) * 255).round().byte().numpy(), PIXELS)
+    else:
+        assert np.array_equal(np.asarray(seen), PIXELS)
+        assert seen.mode == "RGB" if kind == "Image" else seen.dtype == np.uint8
+
+
+def test_attributes_tell_form_and_direction(module):
+    text = (
+        "class Metric:\n"
+        "    higher_is_better = False\n"
+        "    input = 'numpy'\n"
+        "    def __call__(self, x: 'whatever'):\n"
+        "        return x.mean()\n"
+        "class holder:\n"
+        "    score = Metric()\n"
+    )
+    spec = module(text, "holder.score")
+    model = open_model(spec)
+    assert model.score(picture(PIXELS)) == PIXELS.mean()
+    path = spec.partition(":")[0]
+    assert model.info.id == "metric.py:holder.score"
+    assert (model.info.kind, model.info.higher_is_better) == ("callable", False)
+    assert model.info.options == {"input": "numpy", "source_sha256": sha256_file(path)}
+    assert "numpy" in model.info.versions
+
+
+def test_an_edited_file_is_read_anew_and_is_another_version(module):
+    first = open_model(module("def score(x): return 1"), higher_is_better=True)
+    second = open_model(module("def score(x): return 2"), higher_is_better=True)
+    assert [model.score(picture(PIXELS)) for model in (first, second)] == [1.0, 2.0]
+    assert first.info.options["source_sha256"] != second.info.options["source_sha256"]
+
+
+def test_what_lies_beside_the_file_can_be_imported_and_a_module_in_the_working_directory(module, tmp_path, monkeypatch):
+    (tmp_path / "beside_metric_test.py").write_text("def score(x): return 3\nscore.higher_is_better = True")
+    assert open_model(module("from beside_metric_test import score")).score(picture(PIXELS)) == 3.0
+    sys.path[:] = [entry for entry in sys.path if entry != str(tmp_path)]
+    sys.modules.pop("beside_metric_test")
+    monkeypatch.chdir(tmp_path)
+    model = open_model("beside_metric_test:score")
+    assert model.score(picture(PIXELS)) == 3.0
+    assert model.info.id == "beside_metric_test:score"
+
+
+def test_random_numbers_repeat_for_the_same_image(module):
+    text = "import random, numpy as np\ndef score(x): return random.random() + np.random.rand()"
+    model = open_model(module(text), higher_is_better=True)
+    first, second = picture(texture(1)), picture(texture(2))
+    values = [model.score(item) for item in (first, second, first)]
+    assert values[0] == values[2] != values[1]
+
+
+def test_a_callable_cannot_spoil_the_picture_for_the_next(module):
+    model = open_model(
+        module("def score(x):\n    x.paste(0, (0, 0, *x.size))\n    return x.getpixel((3, 3))[0]"),
+        higher_is_better=True,
+    )
+    item = picture(PIXELS)
+    assert model.score(item) == 0
+    assert np.array_equal(np.asarray(item.rgb), PIXELS)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "error", "message"),
+    [
+        (
+            "def score(x): return 1",
+            "score",
+            UsageError,
+            r"higher or a lower .*set score\.higher_is_better = True or False",
+        ),
+        ("def score(x): return 1", "scor", UsageError, "has no 'scor'; callables there: score$"),
+        ("x = 1", "score", UsageError, "callables there: none"),
+        ("score = 1", "score", UsageError, "is int, expected a function"),
+        ("class score: pass", "score", UsageError, "is a class; name an instance of it"),
+        ("def score(): return 1\nscore.higher_is_better = True", "score", UsageError, "takes no argument"),
+        (
+            "def score(x): return 1\nscore.higher_is_better = 'yes'",
+            "score",
+            UsageError,
+            "'yes', expected True or False",
+        ),
+        (
+            "def score(x): return 1\nscore.higher_is_better = True\nscore.input = 'cv2'",
+            "score",
+            UsageError,
+            "input is 'cv2'; choices: pil, numpy, torch",
+        ),
+        (
+            "def score(x: str): return 1\nscore.higher_is_better = True",
+            "score",
+            UsageError,
+            r"annotated str; expected PIL\.Image\.Image, numpy\.ndarray or torch\.Tensor",
+        ),
+        ("import no_such_module_at_all", "score", BananaError, "cannot import .*metric.py: ModuleNotFoundError"),
+        ("def score(x: return", "score", BananaError, "cannot import .*metric.py: SyntaxError"),
+        ("raise SystemExit('bye')", "score", BananaError, "SystemExit: bye"),
+    ],
+)
+def test_what_cannot_be_used_gets_one_line(module, text, name, error, message):
+    with pytest.raises(error, match=message) as caught:
+        open_model(module(text, name))
+    assert type(caught.value) is error
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_files_and_arguments_it_does_not_take(module):
+    with pytest.raises(UsageError, match=r"no such file nowhere\.py"):
+        open_model("nowhere.py:score")
+    with pytest.raises(BananaError, match=r"cannot import json\.nowhere: ModuleNotFoundError"):
+        open_model("json.nowhere:loads")
+    with pytest.raises(UsageError, match="takes no weights"):
+        open_model(module("def score(x): return 1"), weights="w.pth", higher_is_better=True)
+    with pytest.raises(TypeError, match="the model gave list, expected one number"):
+        open_model(module("def score(x): return [1]"), higher_is_better=True).score(picture(PIXELS))
