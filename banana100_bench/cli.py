@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from banana100_bench import __version__
 from banana100_bench.errors import BananaError, UsageError
+
+if TYPE_CHECKING:
+    from banana100_bench.harness import ModelChoice
 
 app = typer.Typer(
     name="banana100",
@@ -74,15 +77,26 @@ Direction = Annotated[
     ),
 ]
 Store = Annotated[Path, typer.Option(help="Folder that keeps the scores; a rerun computes only what it lacks.")]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", help="Option of the model, as seed=1, where there is one model. Repeatable."),
+]
+Settings = Annotated[list[str] | None, typer.Option("--setting", help="Only this setting of the dataset. Repeatable.")]
+Baseline = Annotated[int, typer.Option(min=0, help="Round that the later ones are compared with.")]
+Later = Annotated[str, typer.Option(help="The later rounds.")]
 
 
-def _choices(models: list[str], weights: list[str] | None, higher_is_better: bool | None) -> list:
-    """The models of a call, each with its weight file and direction."""
+def _choices(
+    models: list[str], weights: list[str] | None, higher_is_better: bool | None, options: list[str] | None
+) -> list[ModelChoice]:
+    """The models of a call, each with its weight file, direction and options."""
     from banana100_bench.harness import ModelChoice
 
     doubled = [spec for spec in models if models.count(spec) > 1]
     if doubled:
         raise UsageError(f"model {doubled[0]}: given twice")
+    if options and len(models) != 1:
+        raise UsageError(f"--option {options[0]}: with several models it is not clear whose; name one model")
     if weights and len(weights) == 1 and "=" not in weights[0]:
         if len(models) != 1:
             raise UsageError(f"--weights {weights[0]}: with several models, say whose: NAME=FILE")
@@ -93,7 +107,7 @@ def _choices(models: list[str], weights: list[str] | None, higher_is_better: boo
     for spec in models:
         name = spec.partition(":")[2]
         file = files.pop(spec, None) or files.pop(name, None)
-        choices.append(ModelChoice(spec, Path(file) if file else None, higher_is_better))
+        choices.append(ModelChoice(spec, Path(file) if file else None, higher_is_better, _pairs(options, "--option")))
     if files:
         raise UsageError(f"--weights {next(iter(files))}: no such model in this call; choices: {', '.join(models)}")
     return choices
@@ -106,7 +120,7 @@ def generate(
     initial: Annotated[
         list[str] | None,
         typer.Option(
-            help="Initial images: a folder, a file, or photos[:NAME,NAME] that scikit-image and scikit-learn ship. Repeatable."
+            help="Initial images: a folder, a file, or photos[:NAME,NAME] of scikit-image and scikit-learn. Repeatable."
         ),
     ] = None,
     size: Annotated[
@@ -169,16 +183,18 @@ def score(
     data: Data = Path("banana100"),
     store: Store = Path("scores"),
     rounds: Annotated[str, typer.Option(help="Which rounds: key (1,5,10,20), all, or as 1,5,10-20.")] = "key",
+    setting: Settings = None,
     weights: Weights = None,
     higher_is_better: Direction = None,
+    option: Options = None,
 ) -> None:
     """Score images with one or more models; no verdict."""
     from banana100_bench import harness
     from banana100_bench.data import open_data
     from banana100_bench.protocol import parse_rounds
 
-    choices = _choices(models, weights, higher_is_better)
-    selection = open_data(data, rounds=parse_rounds(rounds))
+    choices = _choices(models, weights, higher_is_better, option)
+    selection = open_data(data, rounds=parse_rounds(rounds), settings=setting)
     for choice in choices:
         print(harness.score(choice, selection, store).summary())
 
@@ -191,39 +207,32 @@ def evaluate(
     out: Annotated[Path, typer.Option(help="Folder for the result JSON and the figure of each model.")] = Path(
         "results"
     ),
-    baseline: Annotated[int, typer.Option(min=0, help="Round that the later ones are compared with.")] = 1,
-    later: Annotated[str, typer.Option(help="The later rounds.")] = "5,10,20",
+    baseline: Baseline = 1,
+    later: Later = "5,10,20",
     more_rounds: Annotated[
         str | None,
         typer.Option(help="Further rounds to score for the figure, as 2-4,15, or all; no verdict reads them."),
     ] = None,
+    setting: Settings = None,
     weights: Weights = None,
     higher_is_better: Direction = None,
+    option: Options = None,
 ) -> None:
     """Score models and judge them: does the score fall as the images degrade?"""
     from banana100_bench import harness
     from banana100_bench.data import open_data
     from banana100_bench.protocol import Rounds, parse_rounds
+    from banana100_bench.report.table import show
 
-    choices = _choices(models, weights, higher_is_better)
+    choices = _choices(models, weights, higher_is_better, option)
     compared = Rounds(baseline, parse_rounds(later) or ())
     more = parse_rounds(more_rounds) if more_rounds else ()
-    selection = open_data(data, rounds=None if more is None else {*compared.all, *more})
+    selection = open_data(data, rounds=None if more is None else {*compared.all, *more}, settings=setting)
     results = [harness.evaluate(choice, selection, rounds=compared, store=store) for choice in choices]
-    _show(results)
+    show(results)
+    print("\nFiles:")
     for path in harness.save(results, selection, out):
-        print(path)
-
-
-def _show(results: list) -> None:
-    """The ranked table of `results` and a sentence on each."""
-    from rich.console import Console
-
-    from banana100_bench.report.table import ranking_table, sentence
-
-    Console().print(ranking_table(results))
-    for result in results:
-        print(sentence(result))
+        print(f"  {path}")
 
 
 @board_app.command("build")
@@ -231,11 +240,16 @@ def leaderboard_build(
     results: Annotated[list[Path], typer.Argument(help="Result JSON files, or folders of them.")],
     data: Data = Path("banana100"),
     out: Annotated[Path, typer.Option(help="The JSON to write.")] = Path("leaderboard.json"),
+    setting: Settings = None,
+    baseline: Baseline = 1,
+    later: Later = "5,10,20",
 ) -> None:
     """Recompute every number from the raw scores, rank, and write leaderboard.json."""
     from banana100_bench.leaderboard import board
+    from banana100_bench.protocol import Rounds, parse_rounds
 
-    built = board.build_from_files(results, data)
+    compared = Rounds(baseline, parse_rounds(later) or ())
+    built = board.build_from_files(results, data, settings=setting, rounds=compared)
     board.save_board(built, out)
     print(board.summary(built, out))
 

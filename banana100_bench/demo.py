@@ -15,6 +15,7 @@ from banana100_bench.generate.initial import open_initial
 from banana100_bench.harness import ModelChoice
 from banana100_bench.leaderboard import board
 from banana100_bench.package.build import build
+from banana100_bench.report.table import show
 
 PHOTOS = "photos:astronaut,chelsea,china"
 LONG_SIDE = 1024  # pixels; half of the paper's "2K", so that the demo ends within three minutes on two cores
@@ -38,7 +39,7 @@ def run(out: Path, weights: Mapping[str, Path]) -> None:
     """
     raw, dataset, store, results = out / "raw", out / "banana100", out / "scores", out / "results"
     print(f"1/4  {REPETITIONS} runs of {ROUNDS} rounds from each of 3 photographs, by the SIMULATED editor")
-    images = open_initial([PHOTOS], LONG_SIDE)
+    images = open_initial([PHOTOS], LONG_SIDE, style="photo")
     made = campaign.generate("simulated", images, raw, repetitions=REPETITIONS, rounds=ROUNDS, workers=2)
     print(f"     {made.summary()}")
 
@@ -56,7 +57,7 @@ def run(out: Path, weights: Mapping[str, Path]) -> None:
     built = board.build_from_files([results], dataset)
     board.save_board(built, out / "leaderboard.json")
 
-    harness.show(judged)
+    show(judged)
     print("\nFiles:")
     for path in [dataset, *files, out / "leaderboard.json"]:
         print(f"  {path}{'/' if path.is_dir() else ''}")

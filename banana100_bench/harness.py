@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import logging
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from banana100_bench.protocol import Rounds
+
+_LOG = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from banana100_bench.data import Selection
@@ -66,4 +69,24 @@ def evaluate(
     if isinstance(data, str | Path):
         data = open_data(data, rounds={*rounds.all, *more_rounds})
     report = score(model, data, store)
+    for line in report.warnings:
+        _LOG.warning("%s: %s", report.info.id, line)
     return make_result(report.info, data, report.scores, rounds)
+
+
+def save(results: Sequence[Result], data: Selection, out: Path) -> list[Path]:
+    """Write a result JSON and a figure of score against round for each of `results` into folder `out`.
+
+    Returns the paths, JSON before figure. The files of a model are named by its id.
+    """
+    from banana100_bench.records import to_name
+    from banana100_bench.report.figures import score_by_round
+
+    paths = []
+    for result in results:
+        name = to_name(result.model.id.replace(":", "-")) or "model"
+        json_path, figure_path = Path(out) / f"{name}.json", Path(out) / f"{name}.png"
+        result.save(json_path)
+        score_by_round(result, data.rows, figure_path)
+        paths += [json_path, figure_path]
+    return paths

@@ -124,7 +124,8 @@ class Coverage(Strict):
 
     @property
     def complete(self) -> bool:
-        return self.ok == self.expected
+        """True if every image that exists has a usable score: a gap in the dataset is not the model's."""
+        return self.ok + self.missing == self.expected
 
 
 class Verdict(Strict):

@@ -204,7 +204,7 @@ def score_problems(result: Result, rows: Sequence[Row]) -> list[str]:
 def ranks(results: Sequence[Result]) -> list[int | None]:
     """The rank of each: by strict pass rate, then concordance; equal in both, equal rank. None if incomplete.
 
-    A result is complete if every expected image has a usable score. UsageError where the results do
+    For complete see `Coverage`. UsageError where the results do
     not judge the same images at the same rounds.
     """
     for other in results[1:]:

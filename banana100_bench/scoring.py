@@ -73,12 +73,17 @@ class ScoreReport:
             f"{self.info.id}: {len(self.scores)} images: {counts}; {self.computed} computed, {self.reused} reused, "
             f"{self.seconds:.1f} s; {'higher' if self.info.higher_is_better else 'lower'} is better"
         ]
-        lines += [f"  {count} x {message}" for message, count in self.failures[:3]]
+        return "\n".join([*lines, *(f"  {warning}" for warning in self.warnings)])
+
+    @property
+    def warnings(self) -> list[str]:
+        """What went wrong and what to know, a line each."""
+        lines = [f"{count} x {message}" for message, count in self.failures[:3]]
         if len(self.failures) > 3:
-            lines.append(f"  and {len(self.failures) - 3} other messages")
+            lines.append(f"and {len(self.failures) - 3} other messages")
         if self.counts["failed"]:
-            lines.append("  failed images are tried again on the next run")
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+            lines.append("failed images are tried again on the next run")
+        return [*lines, *self.notes]
 
 
 def score(model: Model, selection: Images, store: ScoreStore) -> ScoreReport:

@@ -337,6 +337,14 @@ def test_ranks_by_strict_pass_rate_then_concordance_and_not_if_incomplete(rows):
     assert ranks([]) == []
 
 
+def test_a_gap_in_the_dataset_costs_no_model_its_rank(rows):
+    gapped = [row for row in rows if row.image_id != rows[1].image_id]
+    one, other = (judge(gapped, lambda row, k=k: k * row.round, info(f"file:{k}")) for k in (-1, 1))
+    assert one.coverage.missing == 1
+    assert one.coverage.complete
+    assert ranks([one, other]) == [1, 2]
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -52,8 +52,13 @@ def sentence(result: Result) -> str:
     return "; ".join(parts) + "."
 
 
+def ranked(results: Sequence[Result]) -> list[tuple[int | None, Result]]:
+    """The results with their ranks, best first; those that are not complete come last, without a rank."""
+    return sorted(zip(ranks(results), results, strict=True), key=lambda r: (r[0] is None, r[0] or 0, r[1].model.id))
+
+
 def ranking_table(results: Sequence[Result]) -> Table:
-    """The results as a `rich` table, best first; those that are not complete come last, without a rank.
+    """The results as a `rich` table, in the order of `ranked`.
 
     UsageError where there is none, or where they may not be ranked together (see `results.ranks`).
     """
@@ -63,7 +68,6 @@ def ranking_table(results: Sequence[Result]) -> Table:
 
     if not results:
         raise UsageError("no result to show: expected one or more")
-    placed = sorted(zip(ranks(results), results, strict=True), key=lambda r: (r[0] is None, r[0] or 0, r[1].model.id))
     table = Table(
         title=Text(_title(results[0]), justify="left"),
         caption=Text(_caption(results[0]), justify="left"),
@@ -75,8 +79,7 @@ def ranking_table(results: Sequence[Result]) -> Table:
     table.add_column("Model", overflow="fold")
     for name in ("Images\ndetected", "Re-\nversed", "Strict\npass", "Concor-\ndance", "Coverage"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("Kind", no_wrap=True)
-    for rank, result in placed:
+    for rank, result in ranked(results):
         cells = (
             "-" if rank is None else str(rank),
             result.model.id,
@@ -85,7 +88,6 @@ def ranking_table(results: Sequence[Result]) -> Table:
             f"{result.strict_pass_rate.value:.3f}",
             f"{result.concordance.value:.3f}",
             f"{result.coverage.ok}/{result.coverage.expected}",
-            result.model.kind,
         )
         table.add_row(*map(Text, cells))  # Text, so that no name is read as markup
     return table
@@ -102,5 +104,14 @@ def _caption(result: Result) -> str:
         "Strict pass, by which models are ranked: mean share of runs with a worse score at every later round "
         f"(chance {result.strict_pass_rate.chance:.2f}). Concordance, the tie-break: share of pairs of rounds "
         f"scored in the right order (chance {result.concordance.chance:.2f}). "
-        "Rank -: not ranked, as a score is missing or not a number."
+        "Rank -: not ranked, as the model failed on an image or gave no number."
     )
+
+
+def show(results: Sequence[Result]) -> None:
+    """Print the ranked table of `results`, then the sentence on each, to standard output."""
+    from rich.console import Console
+
+    Console().print(ranking_table(results))
+    for _, result in ranked(results):
+        print(sentence(result))

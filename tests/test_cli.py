@@ -1,0 +1,187 @@
+"""The command line as a person calls it: real processes, real files."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+COMMAND = [sys.executable, "-c", "from banana100_bench.cli import main; main()"]
+
+
+def call(*words: str | Path, cwd: Path, check: int | None = 0) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "COLUMNS": "80", "HF_HOME": str(cwd / "hf")}
+    path = os.pathsep.join([str(Path(__file__).parents[1]), environment.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [*COMMAND, *map(str, words)],
+        cwd=cwd,
+        env=environment | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert check is None or done.returncode == check, done.stdout + done.stderr
+    return done
+
+
+def one_line(done: subprocess.CompletedProcess[str]) -> str:
+    """The error of a call that failed as it should: one line, no traceback."""
+    lines = [line for line in done.stderr.splitlines() if line.startswith("error")]
+    assert len(lines) == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return lines[0]
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory) -> Path:
+    """A folder in which the whole line was run on two small photographs."""
+    folder = tmp_path_factory.mktemp("line")
+    photos = ("--initial", "photos:astronaut,china", "--size", 96, "--style", "photo")
+    call("generate", "raw", *photos, "--repetitions", 2, "--rounds", 20, cwd=folder)
+    call("build", "raw", "--out", "banana100", cwd=folder)
+    return folder
+
+
+def test_evaluate_and_leaderboard_agree_and_are_labelled(line, tmp_path):
+    done = call(
+        "evaluate", "baseline:noise", "baseline:constant", "pyiqa:piqe", "--data", line / "banana100", cwd=tmp_path
+    )
+    assert "SIMULATED" in done.stdout
+    assert "of 2 images (95 % interval" in done.stdout
+    results = sorted(path.name for path in (tmp_path / "results").iterdir())
+    assert results == [
+        f"{name}.{kind}" for name in ("baseline-constant", "baseline-noise", "pyiqa-piqe") for kind in ("json", "png")
+    ]
+    call(
+        "leaderboard", "build", "results", "--data", line / "banana100", "--out", "board/leaderboard.json", cwd=tmp_path
+    )
+    board = json.loads((tmp_path / "board" / "leaderboard.json").read_text())
+    assert board["simulated"] is True
+    assert board["rejected"] == []
+    for entry in board["entries"]:
+        name = entry["model"]["id"].replace(":", "-")
+        result = json.loads((tmp_path / "results" / f"{name}.json").read_text())
+        assert entry["strict_pass_rate"] == result["strict_pass_rate"]["value"]
+        assert entry["images_detected"] == result["verdict"]["detected"]
+        assert len(result["scores"]) == 16  # 2 images x 2 repetitions x 4 key rounds
+    constant = next(entry for entry in board["entries"] if entry["model"]["id"] == "baseline:constant")
+    assert (constant["strict_pass_rate"], constant["images_detected"], constant["rank"]) == (0, 0, 3)
+
+
+def test_a_tampered_result_is_rejected_by_the_board(line, tmp_path):
+    call("evaluate", "baseline:constant", "--data", line / "banana100", cwd=tmp_path)
+    path = tmp_path / "results" / "baseline-constant.json"
+    result = json.loads(path.read_text())
+    result["strict_pass_rate"]["value"] = 1.0
+    path.write_text(json.dumps(result))
+    call("leaderboard", "build", "results", "--data", line / "banana100", cwd=tmp_path)
+    board = json.loads((tmp_path / "leaderboard.json").read_text())
+    assert board["entries"] == []
+    assert "strict_pass_rate.value = 1.0, recomputed 0.0" in board["rejected"][0]["reason"]
+
+
+def test_a_function_and_a_score_file_judge_alike(line, tmp_path):
+    (tmp_path / "metric.py").write_text(
+        "import numpy as np\n\ndef darkness(image: np.ndarray) -> float:\n    return -float(image.mean())\n\n"
+        "darkness.higher_is_better = True\n"
+    )
+    call("evaluate", "metric.py:darkness", "--data", line / "banana100", "--out", "a", cwd=tmp_path)
+    (first,) = (tmp_path / "a").glob("*.json")
+    result = json.loads(first.read_text())
+    with open(tmp_path / "scores.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["image_id", "score"])
+        writer.writerows([score["image_id"], repr(score["score"])] for score in result["scores"])
+    call(
+        *("evaluate", "scores:scores.csv", "--higher-is-better", "--data", line / "banana100", "--out", "b"),
+        cwd=tmp_path,
+    )
+    (second,) = (tmp_path / "b").glob("*.json")
+    other = json.loads(second.read_text())
+    for part in ("verdict", "strict_pass_rate", "concordance", "coverage", "data", "scores"):
+        assert result[part] == other[part]
+
+
+def test_score_resumes(line, tmp_path):
+    words = ("score", "baseline:noise", "--data", line / "banana100", "--rounds", "1-3")
+    assert "12 computed, 0 reused" in call(*words, cwd=tmp_path).stdout
+    assert "0 computed, 12 reused" in call(*words, cwd=tmp_path).stdout
+
+
+def test_an_alternating_setting_is_compared_at_even_rounds(tmp_path):
+    random = np.random.default_rng(0)
+    scene = random.integers(60, 190, (48, 48, 3)).astype(np.int16)
+    for number in range(7):
+        noisy = scene + random.normal(0, 6 * number, scene.shape) + 20 * (number % 2)
+        path = tmp_path / "chains" / "plant" / f"step_{number:03d}_{'forward' if number % 2 else 'backward'}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)).save(path)
+    facts = ("setting=add_remove", "setting_group=object", "period=2", "editor=some-editor")
+    words = [word for fact in facts for word in ("--set", fact)]
+    call("build", "chains", "--pattern", "{initial_image}/step_{round}_{_}.{ext}", *words, "--out", "d", cwd=tmp_path)
+    refused = call("evaluate", "baseline:noise", "--data", "d", cwd=tmp_path, check=2)
+    assert "'add_remove' shows the same state only every 2 rounds" in one_line(refused)
+    done = call("evaluate", "baseline:noise", "--data", "d", "--baseline", 2, "--later", "4,6", cwd=tmp_path)
+    assert "detects the degradation on 1 of 1 image" in done.stdout
+    assert "SIMULATED" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("evaluate", "pyiqa:pique", "--data", "{data}"), 2, "did you mean piqe"),
+        (("evaluate", "baseline:noize", "--data", "{data}"), 2, "did you mean noise"),
+        (("evaluate", "bseline:noise", "--data", "{data}"), 2, "baseline"),
+        (("evaluate", "baseline:noise", "--data", "nowhere"), 1, "nowhere"),
+        (("evaluate", "baseline:noise", "--data", "{data}", "--later", "9-5"), 2, "runs backwards"),
+        (("evaluate", "baseline:noise", "baseline:noise", "--data", "{data}"), 2, "given twice"),
+        (("evaluate", "baseline:noise", "--data", "{data}", "--weights", "x=y"), 2, "no such model in this call"),
+        (("score", "baseline:noise", "--data", "{data}", "--rounds", "99"), 1, "99"),
+        (("score", "metric.py:f", "--data", "{data}"), 2, "metric.py"),
+        (("generate", "raw", "--editor", "simulted"), 2, "did you mean simulated"),
+        (("generate", "raw", "--initial", "photos:astronut"), 2, "did you mean astronaut"),
+        (("build", "empty"), 1, "empty"),
+        (("build", "empty", "--set", "style"), 2, "expected NAME=VALUE"),
+        (("leaderboard", "build", "empty", "--data", "{data}"), 1, "no *.json"),
+    ],
+)
+def test_bad_input_gets_one_line_and_its_exit_code(line, tmp_path, words, code, said):
+    (tmp_path / "empty").mkdir()
+    done = call(*(word.format(data=line / "banana100") for word in words), cwd=tmp_path, check=code)
+    assert said in one_line(done)
+    assert os.listdir(tmp_path / "empty") == []
+    assert not {"results", "banana100", "leaderboard.json", "raw"} & set(os.listdir(tmp_path))
+
+
+def test_an_unwritable_output_is_named(line, tmp_path):
+    (tmp_path / "taken").write_text("a file, not a folder")
+    for words in (
+        ("evaluate", "baseline:noise", "--data", line / "banana100", "--out", "taken/results"),
+        ("build", line / "raw", "--out", "taken/banana100"),
+        ("generate", "taken/raw", "--initial", "photos:astronaut", "--size", "64", "--rounds", "1"),
+    ):
+        assert "taken" in one_line(call(*words, cwd=tmp_path, check=1))
+    assert (tmp_path / "taken").read_text() == "a file, not a folder"
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(tmp_path):
+    done = call("build", "nowhere", "--debug", cwd=tmp_path, check=None)
+    assert "Traceback" in done.stderr
+    assert done.returncode != 0
+
+
+def test_help_is_quick_and_loads_nothing_heavy(tmp_path):
+    start = time.monotonic()
+    assert "evaluate" in call("--help", cwd=tmp_path).stdout
+    assert time.monotonic() - start < 5  # the real figure, 0.07 s, is for benchmarks/startup.py to show
+    heavy = "{'numpy', 'torch', 'pyiqa', 'datasets', 'pyarrow', 'scipy', 'matplotlib', 'google.genai', 'pydantic'}"
+    script = f"import sys, banana100_bench, banana100_bench.cli; print({heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
