@@ -143,7 +143,7 @@ def test_an_alternating_setting_is_compared_at_even_rounds(tmp_path):
         (("evaluate", "baseline:noise", "--data", "{data}", "--later", "9-5"), 2, "runs backwards"),
         (("evaluate", "baseline:noise", "baseline:noise", "--data", "{data}"), 2, "given twice"),
         (("evaluate", "baseline:noise", "--data", "{data}", "--weights", "x=y"), 2, "no such model in this call"),
-        (("score", "baseline:noise", "--data", "{data}", "--rounds", "99"), 1, "99"),
+        (("score", "baseline:noise", "--data", "{data}", "--rounds", "99"), 2, "rounds there: 1-20"),
         (("score", "metric.py:f", "--data", "{data}"), 2, "metric.py"),
         (("generate", "raw", "--editor", "simulted"), 2, "did you mean simulated"),
         (("generate", "raw", "--initial", "photos:astronut"), 2, "did you mean astronaut"),

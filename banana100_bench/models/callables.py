@@ -101,10 +101,11 @@ def _load_module(spec: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        hint = ""
-        if isinstance(error, ModuleNotFoundError) and error.name == name.partition(".")[0]:
-            hint = "; a spec begins with pyiqa:, baseline:, scores:, a module or a file.py"
-        raise _cannot_import(spec, name, error, hint) from error
+        if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+            raise UsageError(
+                f"{spec}: no module {error.name}; a spec begins with pyiqa:, baseline:, scores:, a module or a file.py"
+            ) from error
+        raise _cannot_import(spec, name, error) from error
 
 
 def _load_file(spec: str, path: Path) -> ModuleType:
@@ -127,8 +128,8 @@ def _load_file(spec: str, path: Path) -> ModuleType:
     return module
 
 
-def _cannot_import(spec: str, what: str, error: BaseException, hint: str = "") -> BananaError:
-    return BananaError(f"{spec}: cannot import {what}: {type(error).__name__}: {str(error)[:300]}{hint}")
+def _cannot_import(spec: str, what: str, error: BaseException) -> BananaError:
+    return BananaError(f"{spec}: cannot import {what}: {type(error).__name__}: {str(error)[:300]}")
 
 
 def _source(module: ModuleType) -> dict[str, str | int | float | bool]:
