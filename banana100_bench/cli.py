@@ -116,39 +116,89 @@ def _choices(
 @app.command()
 def generate(
     out: Annotated[Path, typer.Argument(help="Folder for the raw runs; a rerun continues there.")],
-    editor: Annotated[str, typer.Option(help="Which editor edits: simulated.")] = "simulated",
+    editor: Annotated[
+        str,
+        typer.Option(
+            help="simulated, gemini[:MODEL], vertex[:MODEL], flux2, flux-kontext, qwen-image-edit, instruct-pix2pix, "
+            "autoencoder:FOLDER, path.py:function."
+        ),
+    ] = "simulated",
+    option: Annotated[
+        list[str] | None, typer.Option(help="Of the editor: NAME=VALUE, as tier=flex. Repeatable.")
+    ] = None,
     initial: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Initial images: a folder, a file, or photos[:NAME,NAME] of scikit-image and scikit-learn. Repeatable."
-        ),
+        typer.Option(help="Initial images: a folder, a file, or photos[:NAME,NAME] that libraries ship. Repeatable."),
     ] = None,
     size: Annotated[
         int | None, typer.Option(min=16, help="Resize initial images so that the longer side has so many pixels.")
     ] = None,
+    min_side: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Refuse smaller initial images. [default: 2048 for an editor that costs money, else 0]"
+        ),
+    ] = None,
     style: Annotated[str, typer.Option(help="Of the initial images: photo, anime or unknown.")] = "unknown",
-    setting: Annotated[list[str] | None, typer.Option(help="Settings of the protocol. Repeatable.")] = None,
-    repetitions: Annotated[int, typer.Option(min=1)] = 5,
-    rounds: Annotated[int, typer.Option(min=1, help='Rounds of each run (the paper says "steps").')] = 100,
-    seed: Annotated[int, typer.Option(help="Seed of repetition 0; repetition r has seed + r.")] = 0,
-    workers: Annotated[int, typer.Option(min=1, help="Runs at once.")] = 2,
+    campaign: Annotated[
+        str | None, typer.Option(help="A set of settings: banana100, replication, cross-model, more-models.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option(help="Settings, the protocol's or of --settings-file. Repeatable.")
+    ] = None,
+    settings_file: Annotated[Path | None, typer.Option(help="YAML with settings of your own.")] = None,
+    repetitions: Annotated[int | None, typer.Option(min=1, help="[default: the campaign's, 5]")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help='Of each run; the paper says "steps". [default: the campaign\'s, 100]')
+    ] = None,
+    seed: Annotated[str, typer.Option(help="Seed of repetition 0; repetition r has seed + r; none sends none.")] = "0",
+    temperature: Annotated[float | None, typer.Option(help="Sent to the editor.")] = None,
+    resolution: Annotated[str | None, typer.Option(help="Sent to the editor, as 2K.")] = None,
+    max_concurrency: Annotated[int, typer.Option(min=1, help="Runs at once.")] = 2,
+    budget_usd: Annotated[
+        float | None, typer.Option(min=0, help="Never spend more in this folder, calls in flight counted.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Begin no call after: 2026-05-01T08:00, 90m, 8h, 2d.")] = None,
+    retry_blocked: Annotated[bool, typer.Option("--retry-blocked", help="Try blocked runs again.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Print runs, calls, cost and time; do nothing.")] = False,
 ) -> None:
     """Make runs: feed an editor its own output, round after round."""
-    from banana100_bench.generate import campaign
-    from banana100_bench.generate.initial import open_initial
+    from banana100_bench import protocol
+    from banana100_bench.generate.campaign import run_plan
+    from banana100_bench.generate.control import parse_until
+    from banana100_bench.generate.editors import open_editor
+    from banana100_bench.generate.initial import PAPER_SIDE, open_initial
+    from banana100_bench.generate.plan import make_plan
+    from banana100_bench.generate.settings_file import choose_settings, read_settings
 
-    images = open_initial(initial or ["photos"], size, style=style)
-    report = campaign.generate(
-        editor,
-        images,
+    if campaign and setting:
+        raise UsageError("--campaign and --setting: give one of them")
+    if seed != "none" and not seed.isdecimal():
+        raise UsageError(f"--seed {seed}: expected a number from 0, or none")
+    chosen = protocol.campaign(campaign) if campaign else None
+    chosen_editor = open_editor(editor, _pairs(option, "--option"))
+    if min_side is None:
+        min_side = PAPER_SIDE if chosen_editor.estimate(resolution).usd_at_most else 0
+    ends = parse_until(until) if until else None
+    planned = make_plan(
+        chosen_editor,
+        open_initial(initial or ["photos"], size, style=style, min_side=min_side),
         out,
-        settings=tuple(setting or ["replication"]),
-        repetitions=repetitions,
-        rounds=rounds,
-        seed=seed,
-        workers=workers,
+        settings=choose_settings(
+            list(chosen.images) if chosen else setting or [], read_settings(settings_file) if settings_file else []
+        ),
+        images=chosen.images if chosen else None,
+        repetitions=repetitions or (chosen.repetitions if chosen else protocol.REPETITIONS),
+        rounds=rounds or (chosen.rounds if chosen else protocol.ROUNDS),
+        seed=None if seed == "none" else int(seed),
+        temperature=temperature,
+        resolution=resolution,
+        max_concurrency=max_concurrency,
     )
-    print(report.summary())
+    if plan:
+        print(planned.text())
+    else:
+        print(run_plan(planned, out, budget_usd=budget_usd, until=ends, retry_blocked=retry_blocked).summary())
 
 
 @app.command()

@@ -10,6 +10,7 @@ images each setting used, and the full list of images, is not public; the names 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from banana100_bench.errors import UsageError, unknown_name
@@ -30,7 +31,7 @@ STYLES = ("photo", "anime", "unknown")
 REPLICA_PROMPT = "Produce an exact replica of the provided image, with no alterations."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Setting:
     """What the editor is asked, round by round.
 
@@ -41,42 +42,103 @@ class Setting:
     period: after how many rounds the picture should be the same again. 1 where every output shows
         the same scene as its input; 2 for mirror and decolour/recolour. Rounds r and s may be
         compared only if r - s is a multiple of it.
+    seed, temperature, resolution: sent in place of the campaign's; None leaves those. The seed is that of
+        repetition 0; repetition r has seed + r.
+    chat_turns: 0, every round is a conversation of its own; n, the rounds of a run are turns of one chat, of
+        which the first n - 1 (its clean pictures) and the latest are in the context.
     """
 
     name: str
     group: str
     prompts: tuple[str, ...]
     period: int = 1
+    seed: int | None = None
+    temperature: float | None = None
+    resolution: str | None = None
+    chat_turns: int = 0
+
+    def __post_init__(self) -> None:
+        if self.group not in GROUPS:
+            raise unknown_name("setting group", self.group, GROUPS)
+        if not self.prompts or not all(prompt.strip() for prompt in self.prompts):
+            raise UsageError(f"setting {self.name!r}: expected one prompt or more, none of them empty")
+        if self.period < 1 or (self.period > 1 and self.period % len(self.prompts)):
+            raise UsageError(
+                f"setting {self.name!r}: period {self.period} with {len(self.prompts)} prompts; expected 1, or a "
+                "multiple of the number of prompts"
+            )
+        if self.chat_turns < 0:
+            raise UsageError(f"setting {self.name!r}: chat_turns {self.chat_turns}, expected 0 or more")
 
     def prompt(self, round_number: int) -> str:
         """The prompt sent at round `round_number` (1 or more)."""
         return self.prompts[(round_number - 1) % len(self.prompts)]
 
 
+# The paper adds 100 different fruits; which ones is not public, so this list and its order are ours.
+FRUITS = tuple(
+    (  # noqa: SIM905 - a list of 100 quoted words is no easier to read
+        "apple banana orange lemon lime grapefruit mandarin pomelo kumquat yuzu bergamot citron pear quince medlar "
+        "apricot peach nectarine plum damson greengage cherry sloe strawberry raspberry blackberry blueberry cranberry "
+        "gooseberry blackcurrant redcurrant boysenberry loganberry cloudberry lingonberry bilberry elderberry mulberry "
+        "huckleberry grape raisin fig date olive pomegranate persimmon watermelon cantaloupe honeydew pineapple mango "
+        "papaya guava feijoa lychee rambutan longan mangosteen durian jackfruit breadfruit cherimoya soursop atemoya "
+        "dragonfruit passionfruit kiwi kiwano starfruit tamarind tamarillo physalis tomatillo coconut plantain "
+        "avocado sapodilla mamey jabuticaba acerola camu-camu jujube loquat marula santol langsat salak "
+        "bayberry hawthorn rowanberry chokeberry jostaberry buckthorn barberry noni ackee rosehip cucamelon "
+        "serviceberry pawpaw"
+    ).split()
+)
+
+
+def _adds(thing: str) -> str:
+    article = "an" if thing[0] in "aeiou" else "a"
+    return f"Add {article} {thing} to the provided image, with no other alterations."
+
+
 _ALL = (
-    Setting("replication", "replication", (REPLICA_PROMPT,)),
-    Setting("reworded", "variant", ("Return the given picture again, exactly as it is, changing nothing.",)),
-    Setting("mirror", "variant", ("Mirror the provided image horizontally, with no other alterations.",), period=2),
-    Setting("rotate", "variant", ("Rotate the provided image by 180 degrees, with no other alterations.",), period=2),
+    Setting(name="replication", group="replication", prompts=(REPLICA_PROMPT,)),
     Setting(
-        "decolour_recolour",
-        "variant",
-        (
+        name="reworded",
+        group="variant",
+        prompts=("Return the given picture again, exactly as it is, changing nothing.",),
+    ),
+    Setting(
+        name="mirror",
+        group="variant",
+        prompts=("Mirror the provided image horizontally, with no other alterations.",),
+        period=2,
+    ),
+    Setting(
+        name="rotate",
+        group="variant",
+        prompts=("Rotate the provided image by 180 degrees, with no other alterations.",),
+        period=2,
+    ),
+    Setting(
+        name="decolour_recolour",
+        group="variant",
+        prompts=(
             "Convert the provided image to black and white, with no other alterations.",
             "Colour the provided black-and-white image naturally, with no other alterations.",
         ),
         period=2,
     ),
-    Setting("seed", "variant", (REPLICA_PROMPT,)),
-    Setting("temperature", "variant", (REPLICA_PROMPT,)),
-    Setting("resolution", "variant", (REPLICA_PROMPT,)),
-    Setting("multi_turn", "variant", (REPLICA_PROMPT,)),
+    Setting(name="seed", group="variant", prompts=(REPLICA_PROMPT,), seed=1000),
+    Setting(name="temperature", group="variant", prompts=(REPLICA_PROMPT,), temperature=0.0),
+    Setting(name="resolution", group="variant", prompts=(REPLICA_PROMPT,), resolution="1K"),
+    Setting(name="multi_turn", group="variant", prompts=(REPLICA_PROMPT,), chat_turns=13),
     Setting(
-        "denoise", "variant", ("Remove all noise and artefacts from the provided image, with no other alterations.",)
+        name="denoise",
+        group="variant",
+        prompts=("Remove all noise and artefacts from the provided image, with no other alterations.",),
     ),
-    Setting("add_apple", "object", ("Add one apple to the provided image, with no other alterations.",)),
-    Setting("add_fruits", "object", ("Add one more fruit, of a new kind, to the provided image.",)),
-    Setting("cross_model_replication", "more_models", (REPLICA_PROMPT,)),
+    Setting(
+        name="add_apple", group="object", prompts=("Add one apple to the provided image, with no other alterations.",)
+    ),
+    Setting(name="add_fruits", group="object", prompts=tuple(_adds(fruit) for fruit in FRUITS)),
+    Setting(name="cross_model_replication", group="more_models", prompts=(REPLICA_PROMPT,)),
+    Setting(name="cross_model_chat", group="more_models", prompts=(REPLICA_PROMPT,), chat_turns=9),
 )
 SETTINGS: dict[str, Setting] = {setting.name: setting for setting in _ALL}
 
@@ -86,6 +148,64 @@ def setting(name: str) -> Setting:
     if name not in SETTINGS:
         raise unknown_name("setting", name, SETTINGS)
     return SETTINGS[name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Campaign:
+    """A set of runs under one name.
+
+    images: how many initial images (the first of those given) each setting takes.
+    says: what it is, and how much of it is the paper's word.
+    """
+
+    name: str
+    says: str
+    images: Mapping[str, int]
+    repetitions: int = REPETITIONS
+    rounds: int = ROUNDS
+
+
+_VARIANTS = ("reworded", "mirror", "rotate", "decolour_recolour", "seed", "temperature", "resolution", "multi_turn")
+
+CAMPAIGNS: dict[str, Campaign] = {
+    campaign.name: campaign
+    for campaign in (
+        Campaign(
+            name="banana100",
+            says="28,000 images in 56 pairs of setting and image; how the 56 fall on the settings is our guess",
+            images={
+                "replication": INITIAL_IMAGES,
+                **dict.fromkeys((*_VARIANTS, "denoise", "add_apple"), 4),
+                "add_fruits": 3,
+            },
+        ),
+        Campaign(
+            name="replication",
+            says="the 13 images that the paper's verdict reads, 6,500 outputs",
+            images={"replication": INITIAL_IMAGES},
+        ),
+        Campaign(
+            name="cross-model",
+            says="1,400 images of one further editor; 7 images, 2 repetitions and 100 rounds are our guess",
+            images={"cross_model_replication": 7},
+            repetitions=2,
+        ),
+        Campaign(
+            name="more-models",
+            says="the later subset: 1 photograph, 10 rounds, each in a chat of its own and in the same chat",
+            images={"cross_model_replication": 1, "cross_model_chat": 1},
+            repetitions=1,
+            rounds=10,
+        ),
+    )
+}
+
+
+def campaign(name: str) -> Campaign:
+    """The campaign called `name`; UsageError with the choices where there is none."""
+    if name not in CAMPAIGNS:
+        raise unknown_name("campaign", name, CAMPAIGNS)
+    return CAMPAIGNS[name]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -51,6 +52,7 @@ class RunFacts(_Strict):
     initial_sha256, initial_extension: of the file in RAW/initial.
     rounds: how many were asked for; a run with fewer images is not finished.
     model_version: what the editor goes by; an image's own `model_version` is what answered.
+    chat_turns: as in `protocol.Setting`.
     """
 
     schema_version: Literal[1] = 1
@@ -70,6 +72,7 @@ class RunFacts(_Strict):
     simulated: bool
     temperature: float | None
     resolution: str | None
+    chat_turns: Annotated[int, Field(ge=0, le=MAX_ROUNDS)] = 0
 
     @model_validator(mode="after")
     def _names_are_safe(self) -> RunFacts:
@@ -88,16 +91,29 @@ class RunFacts(_Strict):
         return self.prompts[(round_number - 1) % len(self.prompts)]
 
 
+Usd = Annotated[float, Field(ge=0, le=1e6)]
+MaybeUsd = Usd | None
+"""US dollars; None: the call may have been billed, how much was not told."""
+
+
 class Started(_Strict):
-    """Written before the editor is asked: without a Made or a Failed behind it, it was cut off in flight."""
+    """Written before the editor is asked: without another event behind it, it was cut off in flight.
+
+    usd_at_most: what this call may cost; it counts as spent where the outcome is not known.
+    """
 
     event: Literal["start"] = "start"
     round: Round
     created_at: Time
+    usd_at_most: Usd = 0.0
 
 
 class Made(_Strict):
-    """Written when the image of a round is safe on disk."""
+    """Written when the image of a round is safe on disk.
+
+    seconds: from asking to answer. told: what the editor said of its answer (tokens, response id, sizes).
+    signature: of the turn, base64, which a chat sends back.
+    """
 
     event: Literal["image"] = "image"
     round: Round
@@ -107,19 +123,63 @@ class Made(_Strict):
     created_at: Time
     model_version: str
     reasoning_summary: str | None = None
+    usd: MaybeUsd = 0.0
+    seconds: Annotated[float, Field(ge=0)] | None = None
+    told: dict[str, str | int | float] = {}
+    signature: str | None = None
+
+    def entry(self, folder: Path) -> ImageEntry:
+        """This round, its file being in the run folder `folder`."""
+        told = self.model_dump(exclude={"event", "file", "usd", "seconds", "told"})
+        return ImageEntry(path=folder / self.file, **told)
+
+
+class Retried(_Strict):
+    """Written when a call gave no usable image and will be made again, `wait_s` seconds later. kind: see `Failed`."""
+
+    event: Literal["retry"] = "retry"
+    round: Round
+    created_at: Time
+    kind: str
+    message: str
+    wait_s: Annotated[float, Field(ge=0)]
+    usd: MaybeUsd = 0.0
 
 
 class Failed(_Strict):
-    """Written when the editor gave no usable image."""
+    """Written when the editor gave no usable image, and the run ends there for now.
+
+    kind: the class of the failure (generate/editors/base.py); "blocked" means that asking again is of no use.
+    """
 
     event: Literal["fail"] = "fail"
     round: Round
     created_at: Time
     message: str
+    kind: str = "failed"
+    usd: MaybeUsd = 0.0
 
 
-Event = Annotated[Started | Made | Failed, Field(discriminator="event")]
-_EVENT: TypeAdapter[Started | Made | Failed] = TypeAdapter(Event)
+Event = Annotated[Started | Made | Retried | Failed, Field(discriminator="event")]
+_EVENT: TypeAdapter[Started | Made | Retried | Failed] = TypeAdapter(Event)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """What a journal tells besides its images.
+
+    usd: told as spent. unsure_usd: what further calls may have cost at most. lost: calls that were cut off.
+    retries, failures: events of that kind. blocked: the last event's message, if it is a block.
+    seconds: mean of the calls that gave an image.
+    """
+
+    usd: float = 0.0
+    unsure_usd: float = 0.0
+    lost: int = 0
+    retries: int = 0
+    failures: int = 0
+    blocked: str | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +193,7 @@ class ImageEntry:
     created_at: str
     model_version: str
     reasoning_summary: str | None
+    signature: str | None = None
 
     def read(self) -> bytes:
         """The image's encoded bytes; BananaError where the file is missing or not the journal's."""
@@ -192,17 +253,57 @@ def read_facts(folder: Path) -> RunFacts:
     return facts
 
 
-def _read_journal(folder: Path, rounds: int) -> list[ImageEntry]:
-    path = folder / JOURNAL_FILE
+def read_past(folder: Path) -> Past:
+    """What the journal of a run tells of its calls; BananaError where a line is not an event."""
+    usd = unsure = 0.0
+    lost = retries = failures = 0
+    blocked: str | None = None
+    open_call: Started | None = None
+    seconds = []
+    for _, event in _events(Path(folder) / JOURNAL_FILE):
+        at_most = open_call.usd_at_most if open_call else 0.0
+        if isinstance(event, Started):
+            lost += open_call is not None
+            unsure += at_most
+            open_call = event
+            continue
+        open_call, blocked = None, None
+        usd += event.usd or 0.0
+        unsure += at_most if event.usd is None else 0.0
+        if isinstance(event, Made):
+            seconds += [event.seconds] if event.seconds is not None else []
+        elif isinstance(event, Retried):
+            retries += 1
+        else:
+            failures += 1
+            blocked = event.message if event.kind == "blocked" else None
+    return Past(
+        usd=usd,
+        unsure_usd=unsure + (open_call.usd_at_most if open_call else 0.0),
+        lost=lost + (open_call is not None),
+        retries=retries,
+        failures=failures,
+        blocked=None if open_call else blocked,
+        seconds=sum(seconds) / len(seconds) if seconds else None,
+    )
+
+
+def _events(path: Path) -> Iterator[tuple[int, Started | Made | Retried | Failed]]:
+    """The whole lines of a journal, by number from 1; nothing where there is none yet."""
     if not os.path.lexists(path):  # killed between run.json and the first line
-        return []
-    entries: list[ImageEntry] = []
+        return
     text = read_file(path, MAX_TEXT_BYTES)
     for number, line in enumerate(text[: text.rfind(b"\n") + 1].splitlines(), 1):
         try:
-            event = _EVENT.validate_json(line)
+            yield number, _EVENT.validate_json(line)
         except ValidationError as error:
             raise BananaError(f"{path} line {number}: {_first(error)}") from error
+
+
+def _read_journal(folder: Path, rounds: int) -> list[ImageEntry]:
+    path = folder / JOURNAL_FILE
+    entries: list[ImageEntry] = []
+    for number, event in _events(path):
         if not isinstance(event, Made):
             continue
         if event.round > rounds:
@@ -211,8 +312,7 @@ def _read_journal(folder: Path, rounds: int) -> list[ImageEntry]:
             raise BananaError(f"{path} line {number}: round {event.round} comes after round {len(entries)}")
         if int(event.file.split(".")[0]) != event.round:
             raise BananaError(f"{path} line {number}: round {event.round} is said to be in {event.file}")
-        made = event.model_dump(exclude={"event", "file"})
-        entries[event.round - 1 :] = [ImageEntry(path=folder / event.file, **made)]
+        entries[event.round - 1 :] = [event.entry(folder)]
     return entries
 
 

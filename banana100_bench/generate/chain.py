@@ -6,24 +6,22 @@ import contextlib
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 
 from banana100_bench import images
 from banana100_bench.errors import BananaError
 from banana100_bench.files import Journal, dump_json, sha256_bytes, write_bytes, write_text
-from banana100_bench.generate.editors import Editor, EditRequest
+from banana100_bench.generate.asking import Answer, ask, now
+from banana100_bench.generate.control import Control
+from banana100_bench.generate.editors.base import EditError, Editor, EditRequest, Turn
 from banana100_bench.raw import (
-    EXTENSIONS,
     JOURNAL_FILE,
     RUN_FILE,
-    Failed,
     ImageEntry,
     Made,
     RunFacts,
-    Started,
     first_fault,
     read_facts,
     read_run,
@@ -38,12 +36,18 @@ LOCK_FILE = ".lock"
 @dataclass(frozen=True, kw_only=True)
 class ChainReport:
     """What `run_chain` did. found: rounds that were there and sound. made: new images, of which
-    `redone` take the place of images that were there but not sound."""
+    `redone` take the place of images that were there but not sound, and `drifted` have another width or
+    height than what they were made from.
+
+    why: the editor's error where that ended the run; None where it is finished, or was stopped.
+    """
 
     run_id: str
     found: int
     made: int
     redone: int
+    drifted: int = 0
+    why: EditError | None = None
 
 
 def run_chain(
@@ -53,7 +57,7 @@ def run_chain(
     raw: Path,
     *,
     advance: Callable[[int], None] = lambda count: None,
-    stopped: Callable[[], bool] = lambda: False,
+    control: Control | None = None,
 ) -> ChainReport:
     """Make, or go on with, the run that `facts` describe in the raw folder `raw` (layout: raw.py).
 
@@ -62,60 +66,78 @@ def run_chain(
     finished run has make it longer; no other fact may change.
 
     initial: the encoded initial image. advance: called with the number of rounds just found or made.
-    stopped: asked between rounds; true ends the run early.
+    control: asked before each call, and may end the run early.
 
     Raises BananaError where the folder holds a run with other facts or is being written by another
-    process, and where the editor gave no usable image (which the journal then tells).
+    process. What the editor raises besides EditError comes through, told in the journal.
     """
+    control = control or Control()
     folder = run_folder(raw, facts.run_id)
     refuse_links(folder)
     with _locked(folder):
         for cut_off in folder.glob(".*.tmp"):  # left by a kill during a write
             cut_off.unlink()
-        kept, lost = _resume(folder, facts)
-        advance(len(kept))
-        parent = kept[-1].read() if kept else initial
+        done, lost = _resume(folder, facts)
+        found = len(done)
+        advance(found)
+        drifted, why = 0, None
+        parent = done[-1].read() if done else initial
         with Journal(folder / JOURNAL_FILE) as journal:
-            done = len(kept)
-            while done < facts.rounds and not stopped():
-                parent = _one_round(editor, facts, done + 1, parent, folder, journal)
-                done += 1
+            while len(done) < facts.rounds:
+                try:
+                    answer = ask(editor, _request(facts, parent, initial, done), facts.run_id, journal, control)
+                except EditError as error:
+                    why = error
+                    break
+                if answer is None:
+                    break
+                before = images.probe(parent, f"{facts.run_id}: input of round {len(done) + 1}")
+                drifted += (before.width, before.height) != (answer.picture.width, answer.picture.height)
+                done.append(_keep(answer, editor, parent, len(done) + 1, folder, journal))
+                parent = answer.edited.data
                 advance(1)
-    made = done - len(kept)
-    return ChainReport(run_id=facts.run_id, found=len(kept), made=made, redone=min(made, lost))
+    made = len(done) - found
+    return ChainReport(run_id=facts.run_id, found=found, made=made, redone=min(made, lost), drifted=drifted, why=why)
 
 
-def _one_round(editor: Editor, facts: RunFacts, number: int, parent: bytes, folder: Path, journal: Journal) -> bytes:
-    """Ask for round `number`, store what comes, return its bytes. A kill in here loses this edit alone."""
-    journal.append(Started(round=number, created_at=_now()).model_dump())
-    request = EditRequest(
+def _request(facts: RunFacts, parent: bytes, initial: bytes, done: Sequence[ImageEntry]) -> EditRequest:
+    """What to ask in the round after `done`; in a chat, with its first turns and its latest."""
+    context: list[ImageEntry] = []
+    if facts.chat_turns:
+        first = facts.chat_turns - 1
+        context = [*done[:first], *done[first:][-1:]]
+    return EditRequest(
         data=parent,
-        prompt=facts.prompt(number),
-        round=number,
+        prompt=facts.prompt(len(done) + 1),
+        round=len(done) + 1,
         seed=facts.seed,
         temperature=facts.temperature,
         resolution=facts.resolution,
+        initial=initial if context else None,
+        turns=tuple(Turn(prompt=facts.prompt(e.round), data=e.read(), signature=e.signature) for e in context),
     )
-    try:
-        edited = editor.edit(request)
-        extension = EXTENSIONS[images.probe(edited.data, f"{facts.run_id}: output of round {number}").format]
-    except Exception as error:
-        message = f"{type(error).__name__}: {error}"
-        journal.append(Failed(round=number, created_at=_now(), message=message).model_dump())
-        raise
-    file = f"{number:03d}.{extension}"
+
+
+def _keep(answer: Answer, editor: Editor, parent: bytes, number: int, folder: Path, journal: Journal) -> ImageEntry:
+    """Store the picture of round `number`, then the journal's row that makes it part of the run."""
+    edited = answer.edited
+    file = f"{number:03d}.{answer.extension}"
     write_bytes(folder / file, edited.data)
     made = Made(
         round=number,
         file=file,
         sha256=sha256_bytes(edited.data),
         parent_sha256=sha256_bytes(parent),
-        created_at=_now(),
+        created_at=now(),
         model_version=edited.model_version or editor.model_version,
         reasoning_summary=edited.reasoning_summary,
+        usd=edited.usd,
+        seconds=round(answer.seconds, 3),
+        told=dict(edited.told),
+        signature=edited.signature,
     )
-    journal.append(made.model_dump())
-    return edited.data
+    journal.append(made.model_dump(exclude_none=True) | {"usd": made.usd})
+    return made.entry(folder)
 
 
 def _resume(folder: Path, facts: RunFacts) -> tuple[list[ImageEntry], int]:
@@ -170,7 +192,3 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ _SKLEARN = ("china", "flower")
 PHOTOS = tuple(sorted(_SKIMAGE + _SKLEARN))
 EVERYDAY_PHOTOS = ("astronaut", "chelsea", "china", "coffee", "flower", "rocket")  # what "photos" alone means
 MIN_LONG_SIDE, MAX_LONG_SIDE = 16, 16384  # px
+PAPER_SIDE = 2048  # px, the paper's initial images had at least
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,9 @@ class InitialImage:
         return EXTENSIONS[images.probe(self.data, self.source).format]
 
 
-def open_initial(sources: Sequence[str], long_side: int | None = None, *, style: str = "unknown") -> list[InitialImage]:
+def open_initial(
+    sources: Sequence[str], long_side: int | None = None, *, style: str = "unknown", min_side: int = 0
+) -> list[InitialImage]:
     """The initial images of `sources`, in order.
 
     sources: each ``"photos"`` (EVERYDAY_PHOTOS), ``"photos:astronaut,china"`` (of PHOTOS), an image
@@ -54,6 +57,7 @@ def open_initial(sources: Sequence[str], long_side: int | None = None, *, style:
     long_side: resize (Lanczos) so that the longer side has that many pixels, and save as PNG. Without
         it the bytes of a file are kept as they are.
     style: of the images from files; the photographs' is "photo".
+    min_side: refuse images whose longer side has fewer pixels, after resizing.
 
     Raises UsageError for an unknown photograph or style, BananaError for a path without images, a
     broken image, and two images with one name. Says (as a warning) what it left out of a folder.
@@ -73,7 +77,22 @@ def open_initial(sources: Sequence[str], long_side: int | None = None, *, style:
             found[image.name] = image if long_side is None else _resized(image, long_side)
     if not found:
         raise UsageError("no initial images given")
+    _refuse_small(found.values(), min_side)
     return list(found.values())
+
+
+def _refuse_small(found: Iterable[InitialImage], min_side: int) -> None:
+    small = []
+    for image in found:
+        facts = images.probe(image.data, image.source)
+        if max(facts.width, facts.height) < min_side:
+            small.append(f"{image.source} ({facts.width} x {facts.height})")
+    if small:
+        more = f" and {len(small) - 3} more" if len(small) > 3 else ""
+        raise BananaError(
+            f"{len(small)} initial images below {min_side} px, as the paper's were not: {', '.join(small[:3])}{more}; "
+            "give larger ones, or --size, or a smaller --min-side"
+        )
 
 
 def _open(source: str, style: str) -> Iterator[InitialImage]:

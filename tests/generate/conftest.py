@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from banana100_bench.files import sha256_bytes
-from banana100_bench.generate.editors import Edited, EditRequest
+from banana100_bench.generate.editors import Edited, Editor, EditRequest
 from banana100_bench.protocol import REPLICA_PROMPT
 from banana100_bench.raw import RunFacts
 
@@ -55,7 +55,7 @@ def facts(**changes: Any) -> RunFacts:
     )
 
 
-class Fake:
+class Fake(Editor):
     """An editor that keeps the requests it gets, returns a new picture each round, and fails where told to."""
 
     name = "fake"
@@ -66,8 +66,6 @@ class Fake:
         self.requests: list[EditRequest] = []
         self.failing: dict[tuple[int | None, int], Exception] = {}  # by (seed, round)
         self.answer: Edited | None = None
-
-    def check(self, setting: object, **options: object) -> None: ...
 
     def edit(self, request: EditRequest) -> Edited:
         self.requests.append(request)

@@ -4,6 +4,7 @@ import fcntl
 import json
 import logging
 import random
+import re
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from banana100_bench import raw
 from banana100_bench.errors import BananaError
 from banana100_bench.files import sha256_bytes, sha256_file, write_bytes
 from banana100_bench.generate.chain import ChainReport, run_chain
+from banana100_bench.generate.control import Control
 from banana100_bench.generate.editors import Edited
 from banana100_bench.generate.editors.simulated import Simulated
 
@@ -65,8 +67,15 @@ def test_a_longer_run_goes_on_and_equals_one_made_at_once(tmp_path):
 
 
 def test_it_stops_between_rounds_when_told(tmp_path):
-    done = []
-    report = run_chain(Simulated(), facts(), INITIAL, tmp_path, advance=done.append, stopped=lambda: sum(done) >= 2)
+    done: list[int] = []
+    control = Control()
+
+    def advance(count: int) -> None:
+        done.append(count)
+        if sum(done) == 2:
+            control.stop("two are enough")
+
+    report = run_chain(Simulated(), facts(), INITIAL, tmp_path, advance=advance, control=control)
     assert (report.made, done) == (2, [0, 1, 1])
     assert chain(tmp_path).found == 2
 
@@ -201,8 +210,7 @@ def test_a_failed_edit_is_in_the_journal_and_keeps_what_was_made(tmp_path, fake)
 )
 def test_an_answer_that_is_no_image_fails_the_round(tmp_path, fake, data, message):
     fake.answer = Edited(data=data)
-    with pytest.raises(BananaError, match=f"{RUN}: output of round 1: .*{message}"):
-        chain(tmp_path, fake)
+    assert re.match(f"{RUN}: output of round 1: .*{message}", str(chain(tmp_path, fake).why))
     assert journal(tmp_path)[-1]["event"] == "fail"
     assert shas(tmp_path) == {}
 

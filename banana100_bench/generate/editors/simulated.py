@@ -38,7 +38,7 @@ from PIL import Image, PngImagePlugin
 
 from banana100_bench import images
 from banana100_bench.errors import BananaError, UsageError
-from banana100_bench.generate.editors import Edited, EditRequest
+from banana100_bench.generate.editors.base import Edited, Editor, EditRequest
 from banana100_bench.protocol import Setting
 
 NOTICE = "banana100-bench simulated editor; not made by an image-editing model"
@@ -75,7 +75,7 @@ _TO_RGB = np.linalg.inv(_TO_YCC)
 Floats = NDArray[np.floating]
 
 
-class Simulated:
+class Simulated(Editor):
     """The editor "simulated": `rerender` on encoded pictures, PNG out, the notice in its text chunks."""
 
     name = "simulated"
