@@ -1,6 +1,6 @@
 """How long `banana100 --help` takes, beside a bare Python and beside pyiqa's own command (where installed).
 
-    .venv/bin/python benchmarks/startup.py [--runs 10]
+.venv/bin/python benchmarks/startup.py [--runs 10]
 """
 
 from __future__ import annotations
