@@ -30,7 +30,10 @@ DESKTOP = {"width": 1280, "height": 800}
 
 @dataclass
 class Visit:
-    """A page that is open. console: errors, warnings and uncaught exceptions. outside: requests that left the machine."""
+    """A page that is open.
+
+    console: errors, warnings and uncaught exceptions. outside: requests that would have left the machine.
+    """
 
     page: Any  # playwright.sync_api.Page
     console: list[str] = field(default_factory=list)
@@ -72,18 +75,17 @@ def open_page(browser: Any) -> Iterator[OpenPage]:
     visits: list[Visit] = []
     contexts = []
 
+    def note(made: Visit, line: Any) -> None:
+        if line.type in ("error", "warning"):
+            made.console.append(f"{line.type}: {line.text}")
+
     def visit(target: Path | str, **options: Any) -> Visit:
         context = browser.new_context(**{"viewport": DESKTOP, **options})
         contexts.append(context)
         made = Visit(context.new_page())
         visits.append(made)
         made.page.on("pageerror", lambda error: made.console.append(f"exception: {error}"))
-        made.page.on(
-            "console",
-            lambda line: (
-                made.console.append(f"{line.type}: {line.text}") if line.type in ("error", "warning") else None
-            ),
-        )
+        made.page.on("console", lambda line: note(made, line))
 
         def guard(route: Any) -> None:
             address = urlsplit(route.request.url)
