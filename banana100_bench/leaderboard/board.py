@@ -36,7 +36,8 @@ SCHEMA_VERSION: Final = 1
 TOLERANCE = 1e-9  # relative; other versions of a library may differ in the last digits
 DIFFERENCES_SHOWN = 5
 CRITERIA = {
-    "rank": "by strict pass rate, then concordance; equal in both, equal rank; null if the model failed on an image or gave no number",
+    "rank": "by strict pass rate, then concordance; equal in both, equal rank; null if the model failed on an image or "
+    "gave no number",
     "strict_pass_rate": "share of runs whose score is strictly worse than the baseline's at every later round; mean "
     "over repetitions, then settings, then initial images",
     "concordance": "share of pairs of compared rounds whose later one has the strictly worse score; mean as above",
