@@ -215,6 +215,7 @@ def build(
         list[str] | None,
         typer.Option("--set", help="A fact that all rows share: editor=flux.1-kontext-dev. Repeatable."),
     ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the dataset, by default that of the folder.")] = None,
     licence: Annotated[str, typer.Option(help="Licence of the images, for the card, as cc-by-nc-sa-4.0.")] = "unknown",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a dataset folder built before.")] = False,
 ) -> None:
@@ -222,7 +223,7 @@ def build(
     from banana100_bench.package.build import build as build_dataset
 
     report = build_dataset(
-        raw, out, pattern=pattern, constants=_pairs(set_, "--set"), licence=licence, overwrite=overwrite
+        raw, out, pattern=pattern, constants=_pairs(set_, "--set"), name=name, licence=licence, overwrite=overwrite
     )
     print(report.summary())
 

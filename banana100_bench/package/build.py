@@ -57,7 +57,7 @@ def build(
     *,
     pattern: str | None = None,
     constants: Mapping[str, str] | None = None,
-    name: str = "banana100",
+    name: str | None = None,
     licence: str = "unknown",
     overwrite: bool = False,
     max_shard_bytes: int = shards.MAX_SHARD_BYTES,
@@ -65,7 +65,7 @@ def build(
     """Make the dataset folder `out` of the images in `raw`; the same input gives the same bytes.
 
     pattern, constants: where `raw` is no folder of raw runs; see `source.find`, which also says what
-    is refused. name: of the dataset. licence: of the images, an id of the Hub's list.
+    is refused. name: of the dataset, by default that of the folder `out`. licence: of the images, an id of the Hub's list.
     overwrite: replace `out` if a build made it and nothing was added since; anything else is left alone.
     max_shard_bytes: of image bytes in one file.
 
@@ -75,7 +75,7 @@ def build(
     """
     raw, given = Path(raw), Path(out)
     out = Path(os.path.abspath(out))
-    records.check_name("dataset name", name)
+    name = records.check_name("dataset name", name or records.to_name(out.name))
     card.check_licence(licence)
     if max_shard_bytes < 1:
         raise UsageError(f"max_shard_bytes {max_shard_bytes}: expected 1 or more")

@@ -62,8 +62,8 @@ def test_layout_and_manifest(raw: Path, dataset: Path) -> None:
 
 def test_same_input_same_bytes(raw: Path, dataset: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(raw, tmp_path / "elsewhere")
-    build(copy, tmp_path / "other" / "name")
-    assert snapshot(tmp_path / "other" / "name") == snapshot(dataset)
+    build(copy, tmp_path / "other" / dataset.name)
+    assert snapshot(tmp_path / "other" / dataset.name) == snapshot(dataset)
 
 
 def test_small_shards(raw: Path, tmp_path: Path) -> None:

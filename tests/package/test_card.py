@@ -92,7 +92,7 @@ def test_hostile_text_from_data_stays_text(tmp_path: Path) -> None:
     build(tmp_path / "raw", tmp_path / "out")
     text = (tmp_path / "out" / "README.md").read_text()
     assert r"| \|x\| \# \<script\>alert\(1\)\</script\> \[a\]\(http://b\) \-\-\- .1 | 1 | 1 |" in text
-    assert front_matter(tmp_path / "out")["pretty_name"] == "banana100"
+    assert front_matter(tmp_path / "out")["pretty_name"] == "out"
 
 
 @given(st.text())
