@@ -65,7 +65,8 @@ def build(
     """Make the dataset folder `out` of the images in `raw`; the same input gives the same bytes.
 
     pattern, constants: where `raw` is no folder of raw runs; see `source.find`, which also says what
-    is refused. name: of the dataset, by default that of the folder `out`. licence: of the images, an id of the Hub's list.
+    is refused. name: of the dataset, by default that of the folder `out`. licence: of the images, an id of
+    the Hub's list.
     overwrite: replace `out` if a build made it and nothing was added since; anything else is left alone.
     max_shard_bytes: of image bytes in one file.
 
