@@ -122,7 +122,7 @@ def test_licence_that_is_no_id(licence: str) -> None:
 
 def test_the_template_is_found_in_an_installed_package(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "banana100_bench", tmp_path / "banana100_bench")
-    program = "import sys; sys.path.insert(0, '.'); from banana100_bench.package import card; "
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from banana100_bench.package import card; "
     call = [sys.executable, "-c", program + "print(card.__file__, len(card.asset('README.md.j2')))"]
     bare = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "dataset_card/README.md.j2 is missing from this installation" in bare.stderr
