@@ -13,7 +13,9 @@ def clopper_pearson(k: int, n: int, level: float = 0.95) -> tuple[float, float]:
     level: the confidence, in (0, 1). For n = 0 nothing is known: both bounds are NaN.
     ValueError where k is not in 0..n.
     """
-    if n == 0 and k == 0:
+    if not 0 <= k <= n:  # scipy 1.18 no longer says so
+        raise ValueError(f"{k} of {n}: the count must not be below 0 or above the total")
+    if n == 0:
         return (float("nan"), float("nan"))
     from scipy.stats import binomtest
 
