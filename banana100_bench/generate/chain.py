@@ -93,7 +93,11 @@ def run_chain(
                     break
                 before = images.probe(parent, f"{facts.run_id}: input of round {len(done) + 1}")
                 drifted += (before.width, before.height) != (answer.picture.width, answer.picture.height)
-                done.append(_keep(answer, editor, parent, len(done) + 1, folder, journal))
+                entry = _keep(answer, editor, parent, len(done) + 1, folder, journal)
+                if done and entry.model_version != done[-1].model_version:
+                    told = facts.run_id, entry.round, entry.model_version, done[-1].model_version
+                    _LOG.warning("%s: round %d was answered by %s, the round before by %s", *told)
+                done.append(entry)
                 parent = answer.edited.data
                 advance(1)
     made = len(done) - found

@@ -46,7 +46,7 @@ class Control:
         self.spent_usd = spent_usd
         self.unsure_usd = unsure_usd
         self._until = until
-        self._reserved = 0.0
+        self._reserved: list[float] = []  # of the calls in flight; a running sum would not come back to 0
         self._hold_until = 0.0  # time.monotonic
         self._reason: str | None = None
         self._changed = threading.Condition()
@@ -96,7 +96,7 @@ class Control:
             while not self._is_stopped():
                 held = self._hold_until - time.monotonic()
                 if self.budget_usd is not None and self._committed() + usd_at_most > self.budget_usd:
-                    if self._reserved <= 0:
+                    if not self._reserved:
                         self._reason = (
                             f"the budget: {self._committed():.2f} of {self.budget_usd:.2f} USD are spent or may be, "
                             f"and the next call may cost up to {usd_at_most:.2f}"
@@ -107,14 +107,14 @@ class Control:
                 elif held > 0:
                     self._changed.wait(min(held, 1.0))
                 else:
-                    self._reserved += usd_at_most
+                    self._reserved.append(usd_at_most)
                     return True
             return False
 
     def end(self, usd_at_most: float, usd: float | None) -> None:
         """A call that began with `usd_at_most` is over and cost `usd`; None: perhaps billed, not told."""
         with self._changed:
-            self._reserved = self._reserved - usd_at_most if self._reserved > usd_at_most else 0.0
+            self._reserved.remove(usd_at_most)
             if usd is None:
                 self.unsure_usd += usd_at_most
             else:
@@ -122,7 +122,7 @@ class Control:
             self._changed.notify_all()
 
     def _committed(self) -> float:
-        return self.spent_usd + self.unsure_usd + self._reserved
+        return self.spent_usd + self.unsure_usd + sum(self._reserved)
 
     def _is_stopped(self) -> bool:
         if self._reason is None and self._until is not None and datetime.now(timezone.utc) >= self._until:
