@@ -13,12 +13,12 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from banana100_bench import files
-from banana100_bench.criteria import OUTCOMES, ImageVerdict
+from banana100_bench.criteria import ABOUT, CONTROLS, OUTCOMES, ImageVerdict
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.models.base import KINDS
 from banana100_bench.protocol import Rounds
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 MAX_ROUND = 9999  # as in records.Row
 MAX_BYTES = 64 << 20  # all 28,000 images take 6 MB
 
@@ -70,7 +70,8 @@ class DataFacts(Strict):
 
     dataset_fingerprint: of the whole dataset. n_rows: how many images, those of rounds that are not
     compared included. The rest is about the compared images, which are all that the criteria read.
-    fingerprint: equal, with equal rounds, means that two results may be ranked together.
+    fingerprint: equal, with equal rounds, means that two results may be ranked together. left_out: settings
+    that show another state at some of the compared rounds (mirror, ...), so that nothing is judged by them.
     simulated: True if any image was made by a simulation.
     """
 
@@ -80,6 +81,7 @@ class DataFacts(Strict):
     simulated: bool
     editors: list[Line]
     settings: list[Line]
+    left_out: list[Line]
     initial_images: list[Line]
     n_rows: Count
     n_runs: Count
@@ -128,10 +130,13 @@ class Coverage(Strict):
         return self.ok + self.missing == self.expected
 
 
-class Verdict(Strict):
-    """The paper's verdict (see `criteria.verdicts`): how many initial images have each outcome.
+IntervalMethod = Literal["bca", "percentile", "clopper-pearson"]
 
-    settings: those that it is about. interval: of the share detected / n_images, in [0, 1].
+
+class Outcomes(Strict):
+    """Of how many initial images each outcome of the paper's verdict is (see `criteria.verdicts`), in these settings.
+
+    interval: Clopper and Pearson's, of the share detected / n_images, in [0, 1].
     """
 
     settings: list[Line]
@@ -145,15 +150,28 @@ class Verdict(Strict):
     interval: tuple[Share, Share]
     interval_level: float
     interval_method: Literal["clopper-pearson"]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {outcome: getattr(self, outcome) for outcome in OUTCOMES}
+
+    @model_validator(mode="after")
+    def _add_up(self) -> Outcomes:
+        if self.n_images != sum(self.counts.values()):
+            raise ValueError(f"n_images {self.n_images}, outcomes {self.counts}: expected one of these for each image")
+        return self
+
+
+class Verdict(Outcomes):
+    """The verdict on the settings that count: those of the group replication if there are any, else all."""
+
     by_image: list[ImageVerdict]
 
     @model_validator(mode="after")
     def _check(self) -> Verdict:
         counts = {outcome: len(self.images(outcome)) for outcome in OUTCOMES}
-        if any(getattr(self, outcome) != count for outcome, count in counts.items()):
+        if counts != self.counts:
             raise ValueError(f"the counts are not those of by_image, {counts}")
-        if not self.n_images == len(self.by_image) == sum(counts.values()):
-            raise ValueError(f"n_images {self.n_images}, outcomes {counts}: expected one of these for each image")
         return self
 
     def images(self, outcome: str) -> list[str]:
@@ -161,13 +179,42 @@ class Verdict(Strict):
         return [image.image for image in self.by_image if image.outcome == outcome]
 
 
+class Criterion(Strict):
+    """The value of a criterion (`criteria.ABOUT` says what each is), over all judged settings.
+
+    value: null where there is nothing to compute it from; note says why, or what else to know. interval: at the
+    level of `Inference`, null where nothing is known of it. n_images: how many initial images it rests on.
+    used, expected: of the image scores it reads, how many are usable; the others are left out.
+    """
+
+    value: float | None
+    interval: tuple[float, float] | None
+    interval_method: IntervalMethod | None
+    n_images: Count
+    used: Count
+    expected: Count
+    note: Line | None
+
+
+class Inference(Strict):
+    """How the intervals of the criteria came about: a bootstrap of initial images, each with all its runs."""
+
+    level: float
+    resamples: Count
+    seed: Count
+
+
 class StrictPassRate(Strict):
-    """The ranking score (see `criteria.strict_pass_rate`); passed: of n_runs, how many runs pass."""
+    """The ranking score (see `criteria.strict_pass_rate`).
+
+    passed: of n_runs, how many runs pass. by_image: the rate of each initial image, for paired comparisons.
+    """
 
     value: Share
     chance: Share
     passed: Count
     n_runs: Count
+    by_image: dict[Line, Share]
 
 
 class Concordance(Strict):
@@ -177,16 +224,15 @@ class Concordance(Strict):
     chance: Share
 
 
-class ImageScore(Strict):
+class RawScore(Strict):
     """One raw score, in the model's own direction; null unless status is "ok"."""
 
-    image_id: Line
     sha256: Sha256
     score: float | None
     status: Literal["ok", "nan", "failed"]
 
     @model_validator(mode="after")
-    def _check(self) -> ImageScore:
+    def _has_score(self) -> RawScore:
         if (self.score is not None) != (self.status == "ok"):
             raise ValueError(
                 f"score {self.score} with status {self.status!r}: expected a number exactly where it is ok"
@@ -194,22 +240,42 @@ class ImageScore(Strict):
         return self
 
 
+class ImageScore(RawScore):
+    """The score of an image of the dataset."""
+
+    image_id: Line
+
+
+class ControlScore(RawScore):
+    """The score of a harmless edit of an initial image (see `banana100_bench.controls`)."""
+
+    initial_image: Line
+    control: Literal[CONTROLS]  # type: ignore[valid-type]
+
+
 class Hardware(Strict):
-    """The machine that wrote the file. cores: logical ones."""
+    """The machine that wrote the file. cores: logical ones. libraries: versions of those that the numbers rest on."""
 
     cpu: Line
     cores: Count
     python: Line
     platform: Line
+    libraries: dict[Line, Line]
 
 
 class Result(Strict):
-    """One model on one dataset. seconds: the model's own time, summed over the images."""
+    """One model on one dataset.
 
-    schema_version: Literal[1]
+    seconds: the model's own time, summed over the images of `scores`; seconds_per_1000_images: what that makes,
+    to compare what models cost on one machine. criteria: by name, in the order of `criteria.ABOUT`; those
+    that do not apply are absent. controls: scores of harmless edits; empty if none were made.
+    """
+
+    schema_version: Literal[2]
     harness: Line
     created_at: Utc
     seconds: Annotated[float, Field(ge=0)]
+    seconds_per_1000_images: Annotated[float, Field(ge=0)]
     hardware: Hardware
     model: ModelFacts
     data: DataFacts
@@ -218,6 +284,10 @@ class Result(Strict):
     verdict: Verdict
     strict_pass_rate: StrictPassRate
     concordance: Concordance
+    by_setting: list[Outcomes]
+    inference: Inference
+    criteria: dict[Line, Criterion]
+    controls: list[ControlScore]
     scores: list[ImageScore]
 
     @model_validator(mode="after")
@@ -226,6 +296,9 @@ class Result(Strict):
         settings = {change.setting for image in self.verdict.by_image for change in image.changes}
         if not images <= set(self.data.initial_images) or not settings <= set(self.data.settings):
             raise ValueError("verdict.by_image names an initial image or setting that data does not")
+        unknown = sorted(self.criteria.keys() - ABOUT.keys())
+        if unknown:
+            raise ValueError(f"criteria: unknown {unknown[0]!r:.80}; choices: {', '.join(ABOUT)}")
         return self
 
     def text(self) -> str:

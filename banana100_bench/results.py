@@ -6,10 +6,11 @@ anew from the raw scores and the dataset's rows, trusting nothing else.
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import platform
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,8 +20,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from banana100_bench import __version__, criteria, stats
-from banana100_bench.criteria import FAILED, MISSING, NAN, OK, OUTCOMES, RunScores
+from banana100_bench.criteria import CONTROLS, FAILED, MISSING, NAN, OK, OUTCOMES, ControlScores, RunScores
 from banana100_bench.errors import BananaError, UsageError
+from banana100_bench.measures import INFERENCE, measure
 from banana100_bench.models.base import ModelInfo
 from banana100_bench.protocol import Rounds
 from banana100_bench.records import Row, fingerprint
@@ -28,11 +30,13 @@ from banana100_bench.result_schema import (
     SCHEMA_VERSION,
     ComparedRounds,
     Concordance,
+    ControlScore,
     Coverage,
     DataFacts,
     Hardware,
     ImageScore,
     ModelFacts,
+    Outcomes,
     Result,
     StrictPassRate,
     Verdict,
@@ -55,7 +59,6 @@ __all__ = [
     "score_problems",
 ]
 
-LEVEL = 0.95
 STATUS_CODES = {"ok": OK, "nan": NAN, "failed": FAILED}
 
 
@@ -125,12 +128,20 @@ def run_scores(rows: Iterable[Row], scores: Mapping[str, Score | ImageScore], hi
     )
 
 
-def make_result(info: ModelInfo, data: Data, scores: Mapping[str, Score], rounds: Rounds) -> Result:
+def make_result(
+    info: ModelInfo,
+    data: Data,
+    scores: Mapping[str, Score],
+    rounds: Rounds,
+    controls: Sequence[ControlScore] = (),
+) -> Result:
     """Judge the model `info` by its `scores` (by image id; one for every row of `data`) at these `rounds`.
 
-    The result holds the scores in the order of the rows. Rows of rounds that are not compared are kept
-    for figures and judge nothing. BananaError where a score is absent or is of another image than the
-    row's; UsageError where a setting does not fit the rounds.
+    The result holds the scores in the order of the rows. Rows of rounds that are not compared change neither
+    verdict nor rank, but some of the other criteria read them. A setting that shows another state at a compared
+    round is left out, and named. controls: scores of harmless edits of the initial images.
+    BananaError where a score is absent or is of another image than the row's; UsageError where no setting
+    fits the rounds.
     """
     absent = [row.image_id for row in data.rows if row.image_id not in scores]
     if absent:
@@ -147,7 +158,8 @@ def make_result(info: ModelInfo, data: Data, scores: Mapping[str, Score], rounds
             schema_version=SCHEMA_VERSION,
             harness=__version__,
             created_at=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            seconds=sum(scores[row.image_id].seconds for row in data.rows),
+            seconds=(seconds := sum(scores[row.image_id].seconds for row in data.rows)),
+            seconds_per_1000_images=1000 * seconds / len(data.rows) if data.rows else 0.0,
             hardware=_hardware(),
             model=ModelFacts(
                 id=info.id,
@@ -159,7 +171,8 @@ def make_result(info: ModelInfo, data: Data, scores: Mapping[str, Score], rounds
             ),
             rounds=ComparedRounds.of(rounds),
             scores=kept,
-            **_derive(data.rows, kept, info.higher_is_better, rounds, data.name, data.dataset_fingerprint),
+            controls=list(controls),
+            **_derive(data.rows, kept, controls, info.higher_is_better, rounds, data.name, data.dataset_fingerprint),
         )
     except ValidationError as error:
         raise BananaError(f"the result of {info.id} cannot be written: {first_problem(error)}") from error
@@ -178,7 +191,13 @@ def recompute(result: Result, rows: Sequence[Row]) -> Result:
     used = [row for row in rows if row.image_id in scored]
     facts, data = result.model, result.data
     derived = _derive(
-        used, result.scores, facts.higher_is_better, result.rounds.rounds(), data.name, data.dataset_fingerprint
+        used,
+        result.scores,
+        result.controls,
+        facts.higher_is_better,
+        result.rounds.rounds(),
+        data.name,
+        data.dataset_fingerprint,
     )
     return result.model_copy(update=derived)
 
@@ -187,7 +206,7 @@ def score_problems(result: Result, rows: Sequence[Row]) -> list[str]:
     """What is wrong with the raw scores of `result`, were they of `rows`; empty if nothing is."""
     by_id = {row.image_id: row for row in rows}
     scored = Counter(score.image_id for score in result.scores)
-    compared = result.rounds.rounds().all
+    compared = {row.image_id for row in _judged(rows, result.rounds.rounds())[0]}
     found = {
         "images scored more than once": sorted(name for name, count in scored.items() if count > 1),
         "images not in the dataset": sorted(scored.keys() - by_id.keys()),
@@ -195,7 +214,7 @@ def score_problems(result: Result, rows: Sequence[Row]) -> list[str]:
             s.image_id for s in result.scores if s.image_id in by_id and by_id[s.image_id].sha256 != s.sha256
         ],
         "images without a score": [
-            row.image_id for row in rows if row.round in compared and row.image_id not in scored
+            row.image_id for row in rows if row.image_id in compared and row.image_id not in scored
         ],
     }
     return [f"{what}: {len(names)}, the first {names[0]}" for what, names in found.items() if names]
@@ -229,7 +248,7 @@ def _basis(result: Result) -> str:
 
 def data_facts(rows: Sequence[Row], rounds: Rounds, name: str, dataset_fingerprint: str) -> DataFacts:
     """The facts of these scored `rows`; all but n_rows are about those at `rounds`, which are compared."""
-    compared = [row for row in rows if row.round in rounds.all]
+    compared, left_out = _judged(rows, rounds)
     in_runs = [row for row in compared if row.run_id is not None]
     return DataFacts(
         name=name,
@@ -238,27 +257,44 @@ def data_facts(rows: Sequence[Row], rounds: Rounds, name: str, dataset_fingerpri
         simulated=any(row.simulated for row in compared),
         editors=sorted({row.editor for row in in_runs if row.editor is not None}),
         settings=sorted({row.setting for row in in_runs if row.setting is not None}),
+        left_out=left_out,
         initial_images=sorted({row.initial_image for row in in_runs}),
         n_rows=len(rows),
         n_runs=len({row.run_id for row in in_runs}),
     )
 
 
+def _judged(rows: Iterable[Row], rounds: Rounds) -> tuple[list[Row], list[str]]:
+    """The rows at the compared rounds of the settings that fit them, and the settings that do not.
+
+    Where none fits all are kept: the criteria then refuse them with the reason.
+    """
+    compared = [row for row in rows if row.round in rounds.all]
+    unfit = {row.setting or "" for row in compared if not rounds.fits(row.period)}
+    fitting = [row for row in compared if row.run_id is None or row.setting not in unfit]
+    if not any(row.run_id is not None for row in fitting):
+        return compared, []
+    starts = {row.initial_image for row in fitting if row.run_id is not None}
+    return [row for row in fitting if row.initial_image in starts], sorted(unfit)
+
+
 def _derive(
     rows: Sequence[Row],
     scores: Sequence[ImageScore],
+    controls: Sequence[ControlScore],
     higher_is_better: bool,
     rounds: Rounds,
     name: str,
     dataset_fingerprint: str,
 ) -> dict[str, Any]:
     """The fields of a result that follow from the rows and their raw scores."""
-    compared = [row for row in rows if row.round in rounds.all]
-    runs = run_scores(compared, {score.image_id: score for score in scores}, higher_is_better)
-    shown = criteria.headline(runs)
-    by_image = criteria.verdicts(shown, rounds)
-    counts = {outcome: sum(image.outcome == outcome for image in by_image) for outcome in OUTCOMES}
+    by_id = {score.image_id: score for score in scores}
+    compared, _ = _judged(rows, rounds)
+    judged = {row.run_id for row in compared if row.run_id is not None}
+    runs = run_scores(compared, by_id, higher_is_better)
+    every = run_scores([*compared, *_other_rounds(rows, judged, rounds)], by_id, higher_is_better)
     passed = criteria.passes(runs, rounds)
+    pass_rates = criteria.ranking(runs, rounds).values[:, 0].tolist()
     status = runs.at(rounds.all).status
     return {
         "data": data_facts(rows, rounds, name, dataset_fingerprint),
@@ -269,23 +305,61 @@ def _derive(
             failed=int((status == FAILED).sum()),
             missing=int((status == MISSING).sum()),
         ),
-        "verdict": Verdict(
-            settings=sorted(set(shown.settings)),
-            n_images=len(by_image),
-            **counts,
-            interval=stats.clopper_pearson(counts["detected"], len(by_image), LEVEL),
-            interval_level=LEVEL,
-            interval_method="clopper-pearson",
-            by_image=by_image,
-        ),
+        "verdict": _verdict(criteria.headline(runs), rounds),
+        "by_setting": [
+            Outcomes(**{name: getattr(verdict, name) for name in Outcomes.model_fields})
+            for setting in sorted(set(runs.settings))
+            for verdict in [_verdict(runs.select([i for i, s in enumerate(runs.settings) if s == setting]), rounds)]
+        ],
         "strict_pass_rate": StrictPassRate(
             value=criteria.strict_pass_rate(runs, rounds),
             chance=criteria.strict_pass_chance(rounds),
             passed=int(passed.sum()),
             n_runs=len(passed),
+            by_image=dict(zip(runs.image_names, pass_rates, strict=True)),
         ),
         "concordance": Concordance(value=criteria.concordance(runs, rounds), chance=0.5),
+        "inference": INFERENCE,
+        "criteria": measure(every, rounds, _control_scores(controls, runs.image_names, higher_is_better)),
     }
+
+
+def _other_rounds(rows: Iterable[Row], judged: Collection[str], rounds: Rounds) -> list[Row]:
+    return [row for row in rows if row.run_id in judged and row.round not in rounds.all]
+
+
+def _verdict(runs: RunScores, rounds: Rounds) -> Verdict:
+    by_image = criteria.verdicts(runs, rounds)
+    counts = {outcome: sum(image.outcome == outcome for image in by_image) for outcome in OUTCOMES}
+    return Verdict(
+        settings=sorted(set(runs.settings)),
+        n_images=len(by_image),
+        **counts,
+        interval=stats.clopper_pearson(counts["detected"], len(by_image)),
+        interval_level=stats.LEVEL,
+        interval_method="clopper-pearson",
+        by_image=by_image,
+    )
+
+
+def _control_scores(
+    controls: Sequence[ControlScore], images: Sequence[str], higher_is_better: bool
+) -> ControlScores | None:
+    """The controls of these initial images as an array; None if there is none. BananaError for one given twice."""
+    found: dict[tuple[str, str], ControlScore] = {}
+    for control in controls:
+        if (control.initial_image, control.control) in found:
+            raise BananaError(f"control {control.control} of {control.initial_image}: scored more than once")
+        found[control.initial_image, control.control] = control
+    of_images = [score for (image, _), score in found.items() if image in images]
+    if not of_images:
+        return None
+    sign = 1.0 if higher_is_better else -1.0
+    values = np.full((len(images), len(CONTROLS)), np.nan)
+    for score in of_images:
+        if score.score is not None:
+            values[images.index(score.initial_image), CONTROLS.index(score.control)] = sign * score.score
+    return ControlScores(values, used=int((~np.isnan(values)).sum()), expected=len(of_images))
 
 
 def _hardware() -> Hardware:
@@ -296,5 +370,9 @@ def _hardware() -> Hardware:
     except OSError:
         pass
     return Hardware(
-        cpu=cpu, cores=os.cpu_count() or 1, python=platform.python_version(), platform=platform.platform(terse=True)
+        cpu=cpu,
+        cores=os.cpu_count() or 1,
+        python=platform.python_version(),
+        platform=platform.platform(terse=True),
+        libraries={name: importlib.metadata.version(name) for name in ("numpy", "scipy")},
     )

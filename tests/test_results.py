@@ -50,7 +50,13 @@ def test_the_result_by_hand(rows):
         (10, 2.0, 0, 2),
         (20, 3.0, 0, 2),
     ]
-    assert result.strict_pass_rate.model_dump() == {"value": 2 / 3, "chance": 0.25, "passed": 4, "n_runs": 6}
+    assert result.strict_pass_rate.model_dump() == {
+        "value": 2 / 3,
+        "chance": 0.25,
+        "passed": 4,
+        "n_runs": 6,
+        "by_image": {"astronaut": 0.0, "chelsea": 1.0, "china": 1.0},
+    }
     assert result.concordance.model_dump() == {"value": 2 / 3, "chance": 0.5}
     assert result.coverage.model_dump() == {"expected": 24, "ok": 24, "nan": 0, "failed": 0, "missing": 0}
     assert result.data.model_dump() == {
@@ -60,12 +66,14 @@ def test_the_result_by_hand(rows):
         "simulated": True,
         "editors": ["simulated"],
         "settings": ["replication"],
+        "left_out": [],
         "initial_images": ["astronaut", "chelsea", "china"],
         "n_rows": 24,
         "n_runs": 6,
     }
     assert result.rounds.model_dump() == {"baseline": 1, "later": [5, 10, 20], "paper": True}
     assert result.seconds == 12.0
+    assert result.seconds_per_1000_images == 500.0
     assert [score.image_id for score in result.scores] == [row.image_id for row in rows]
 
 
@@ -204,7 +212,7 @@ def _set(path, value):
 
 
 BAD = [
-    (_set(["schema_version"], 2), r"schema_version: Input should be 1, not 2"),
+    (_set(["schema_version"], 1), r"schema_version: Input should be 2, not 1"),
     (_set(["surprise"], 1), r"surprise: Extra inputs are not permitted"),
     (_set(["verdict", "by_image", 0, "surprise"], 1), r"verdict\.by_image\.0\.surprise: "),
     (_set(["verdict", "by_image", 0, "changes", 0, "d"], math.nan), r"verdict\.by_image\.0\.changes\.0\.d.*finite"),
@@ -226,7 +234,9 @@ BAD = [
     (_set(["created_at"], "2026-13-01T00:00:00Z"), r"created_at: "),
     (_set(["created_at"], "yesterday"), r"created_at: "),
     (_set(["strict_pass_rate", "value"], 1.5), r"strict_pass_rate\.value: .*less than or equal to 1, not 1\.5"),
-    (_set(["verdict", "detected"], 3), r"verdict: .*the counts are not those of by_image"),
+    (_set(["verdict", "detected"], 3), r"verdict: .*expected one of these for each image"),
+    (_set(["verdict", "by_image", 0, "outcome"], "tie"), r"verdict: .*the counts are not those of by_image"),
+    (_set(["criteria", "magic"], None), r"criteria\.magic: "),
     (_set(["verdict", "n_images"], 13), r"verdict: .*n_images 13"),
     (
         _set(["verdict", "by_image", 0, "image"], "\x1b[31m"),
