@@ -81,9 +81,59 @@ def test_a_run_killed_at_its_start_or_in_a_line_is_read_as_far_as_it_goes(run):
     assert raw.read_run(run)[1] == []
 
 
+def test_what_the_calls_cost_is_added_up_and_what_is_not_told_counts_at_most(run):
+    start = {"event": "start", "created_at": "2026-01-02T03:04:05Z", "usd_at_most": 0.5}
+    retry = {
+        "event": "retry",
+        "created_at": "2026-01-02T03:04:05Z",
+        "kind": "transient",
+        "message": "503",
+        "wait_s": 1.0,
+    }
+    rows = [
+        {**start, "round": 1},
+        {**retry, "round": 1, "usd": 0.0},
+        {**start, "round": 1},
+        {**retry, "round": 1, "usd": None},  # perhaps billed: 0.5 at most
+        {**start, "round": 1},  # cut off: 0.5 at most
+        {**start, "round": 1},
+        made(1, usd=0.125, seconds=3.0, told={"response_id": "r", "prompt_tokens": 577}),
+        {**start, "round": 2},
+        made(2, usd=None, seconds=5.0, signature="c2ln"),  # 0.5 at most
+    ]
+    write_journal(run, rows)
+    assert raw.read_past(run) == raw.Past(usd=0.125, unsure_usd=1.5, lost=1, retries=2, seconds=4.0)
+    assert [entry.signature for entry in raw.read_run(run)[1]] == [None, "c2ln"]
+    blocked = {
+        "event": "fail",
+        "round": 3,
+        "created_at": "2026-01-02T03:04:05Z",
+        "message": "SAFETY",
+        "kind": "blocked",
+    }
+    write_journal(run, [*rows, {**start, "round": 3}, {**blocked, "usd": 0.25}])
+    past = raw.read_past(run)
+    assert (past.usd, past.unsure_usd, past.failures, past.blocked) == (0.375, 1.5, 1, "SAFETY")
+    write_journal(run, [*rows, {**start, "round": 3}, {**blocked, "usd": 0.25}, {**start, "round": 3}])
+    past = raw.read_past(run)
+    assert (past.unsure_usd, past.lost, past.blocked) == (2.0, 2, None)
+
+
+def test_a_journal_of_the_first_version_costs_nothing(run):
+    old = {"event": "start", "round": 1, "created_at": "2026-01-02T03:04:05Z"}
+    fail = {"event": "fail", "round": 1, "created_at": "2026-01-02T03:04:05Z", "message": "503"}
+    write_journal(run, [old, fail, old, made(1)])
+    assert raw.read_past(run) == raw.Past(failures=1)
+    (run / raw.JOURNAL_FILE).unlink()
+    assert raw.read_past(run) == raw.Past()
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
+        (made(1, usd=-1.0), "line 1: image.usd: "),
+        (made(1, usd=1e9), "line 1: image.usd: "),
+        (made(1, told={"a": []}), "line 1: image.told.a"),
         (made(1, file="../001.png"), "line 1: image.file"),
         (made(1, file="/001.png"), "line 1: image.file"),
         (made(1, file="001.png\n"), "line 1: image.file"),

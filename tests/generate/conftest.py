@@ -66,12 +66,14 @@ class Fake(Editor):
         self.requests: list[EditRequest] = []
         self.failing: dict[tuple[int | None, int], Exception] = {}  # by (seed, round)
         self.answer: Edited | None = None
+        self.versions: dict[int, str] = {}  # by round
 
     def edit(self, request: EditRequest) -> Edited:
         self.requests.append(request)
         if error := self.failing.get((request.seed, request.round)):
             raise error
-        return self.answer or Edited(data=encode(np.full((16, 16, 3), request.round, np.uint8)))
+        made = encode(np.full((16, 16, 3), request.round, np.uint8))
+        return self.answer or Edited(data=made, model_version=self.versions.get(request.round))
 
 
 @pytest.fixture

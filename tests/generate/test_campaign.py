@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import fcntl
 import json
+import logging
 import signal
 import subprocess
 import sys
 import time
+from datetime import datetime, timezone
 
 import numpy as np
 import pytest
@@ -170,3 +173,36 @@ def test_ctrl_c_lets_the_edits_in_hand_finish(tmp_path):
         events = [json.loads(line)["event"] for line in (folder / raw.JOURNAL_FILE).read_text().splitlines()]
         assert events == ["start", "image"] * len(entries)  # none was cut off
         assert len(entries) < 400
+
+
+def test_a_second_campaign_in_the_same_folder_is_refused(tmp_path):
+    generate("simulated", [RAMP], tmp_path, repetitions=1, rounds=1)
+    with open(tmp_path / ".lock") as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        with pytest.raises(BananaError, match="another process is generating into this folder"):
+            generate("simulated", [RAMP], tmp_path, repetitions=1, rounds=2)
+    assert generate("simulated", [RAMP], tmp_path, repetitions=1, rounds=2).made == 1
+
+
+def test_images_of_another_size_are_counted(tmp_path, fake):
+    report = generate(fake, [RAMP], tmp_path, repetitions=2, rounds=3)
+    assert report.drifted == 2  # 48 x 40 to 16 x 16 once a run
+    assert "6 images made, 2 of another size than their input, 0 found" in report.summary()
+
+
+def test_another_model_version_in_the_middle_of_a_run_is_said(tmp_path, fake, caplog):
+    fake.versions = {2: "fake-2"}
+    with caplog.at_level(logging.WARNING):
+        generate(fake, [RAMP], tmp_path, repetitions=1, rounds=3)
+    assert [record.getMessage() for record in caplog.records] == [
+        "replication__ramp__fake__rep0: round 2 was answered by fake-2, the round before by fake-1",
+        "replication__ramp__fake__rep0: round 3 was answered by fake-1, the round before by fake-2",
+    ]
+
+
+def test_no_call_begins_after_the_time(tmp_path, fake):
+    report = generate(fake, [RAMP], tmp_path, repetitions=2, rounds=3, until=datetime.now(timezone.utc))
+    assert (report.made, report.unfinished, fake.requests) == (0, 2, [])
+    assert report.stopped is not None
+    assert report.stopped.startswith("the time is over")
+    assert "2 runs are not finished; stopped by the time is over" in report.summary()
