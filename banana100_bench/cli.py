@@ -332,9 +332,10 @@ def main() -> NoReturn:
             raise
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("interrupted; the same call continues where it stopped", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as stop:
+        if stop.code == 130:  # how typer passes on Ctrl-C
+            print("interrupted; the same call continues where it stopped", file=sys.stderr)
+        raise
     except BrokenPipeError:
         sys.exit(1)
     except Exception as error:

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -175,6 +176,22 @@ def test_debug_shows_the_traceback_wherever_it_stands(tmp_path):
     done = call("build", "nowhere", "--debug", cwd=tmp_path, check=None)
     assert "Traceback" in done.stderr
     assert done.returncode != 0
+
+
+def test_ctrl_c_says_that_a_rerun_continues(line, tmp_path):
+    (tmp_path / "slow.py").write_text(
+        "import time\n\ndef score(image):\n    open('begun', 'w').close()\n    time.sleep(60)\n\nscore.higher_is_better = True\n"
+    )
+    words = ("evaluate", "slow.py:score", "--data", str(line / "banana100"))
+    with subprocess.Popen([*COMMAND, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        while not (tmp_path / "begun").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "interrupted; the same call continues where it stopped" in said
+    assert "Traceback" not in said
 
 
 def test_help_is_quick_and_loads_nothing_heavy(tmp_path):
