@@ -180,7 +180,8 @@ def test_debug_shows_the_traceback_wherever_it_stands(tmp_path):
 
 def test_ctrl_c_says_that_a_rerun_continues(line, tmp_path):
     (tmp_path / "slow.py").write_text(
-        "import time\n\ndef score(image):\n    open('begun', 'w').close()\n    time.sleep(60)\n\nscore.higher_is_better = True\n"
+        "import time\n\ndef score(image):\n    open('begun', 'w').close()\n    time.sleep(60)\n\n"
+        "score.higher_is_better = True\n"
     )
     words = ("evaluate", "slow.py:score", "--data", str(line / "banana100"))
     with subprocess.Popen([*COMMAND, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
