@@ -71,7 +71,7 @@ class CampaignReport:
         if self.blocked:
             parts += [f"{len(self.blocked)} blocked, by the journal of each: {_some(self.blocked)}"]
         if self.stopped:
-            parts += [f"stopped by {self.stopped}; the same call continues"]
+            parts += [f"stopped: {self.stopped}; the same call continues"]
         return "; ".join(parts)
 
 

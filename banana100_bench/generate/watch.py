@@ -15,7 +15,7 @@ from banana100_bench.generate.plan import duration, money
 from banana100_bench.progress import PLAIN_LINE_EVERY
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
 SHOWN_RUNS = 16  # rows of the table; the others are counted
 STATES = ("running", "finished", "stopped", "blocked", "failed")
@@ -77,20 +77,22 @@ class Watch:
             parts += [f"{duration(left / rate)} left"]
         return "; ".join(parts)
 
-    def table(self) -> Table:
-        """All of it as a table: the running runs with their round, and the line."""
+    def view(self) -> Group:
+        """The running runs with their round as a table, and the line below it."""
+        from rich.console import Group
         from rich.table import Table
+        from rich.text import Text
 
         with self._lock:
             running = sorted(self._round.items())
-        table = Table(caption=self.line(), caption_justify="left", box=None)
+        table = Table(box=None)
         table.add_column("run", no_wrap=True)
         table.add_column("round", justify="right")
         for run, (done, asked) in running[:SHOWN_RUNS]:
             table.add_row(run, f"{done} / {asked}")
         if len(running) > SHOWN_RUNS:
             table.add_row(f"and {len(running) - SHOWN_RUNS} more", "")
-        return table
+        return Group(table, Text(self.line()))
 
 
 @contextlib.contextmanager
@@ -100,9 +102,9 @@ def shown(watch: Watch) -> Iterator[Callable[[], None]]:
         from rich.console import Console
         from rich.live import Live
 
-        with Live(watch.table(), console=Console(stderr=True), auto_refresh=False) as live:
-            yield lambda: live.update(watch.table(), refresh=True)
-            live.update(watch.table(), refresh=True)
+        with Live(watch.view(), console=Console(stderr=True), auto_refresh=False) as live:
+            yield lambda: live.update(watch.view(), refresh=True)
+            live.update(watch.view(), refresh=True)
         return
     last = time.monotonic()
 

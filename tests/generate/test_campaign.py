@@ -205,4 +205,4 @@ def test_no_call_begins_after_the_time(tmp_path, fake):
     assert (report.made, report.unfinished, fake.requests) == (0, 2, [])
     assert report.stopped is not None
     assert report.stopped.startswith("the time is over")
-    assert "2 runs are not finished; stopped by the time is over" in report.summary()
+    assert "2 runs are not finished; stopped: the time is over" in report.summary()

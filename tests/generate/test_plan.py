@@ -111,10 +111,9 @@ def test_the_watch_tells_runs_rate_money_and_time_left():
     assert line.startswith("generate: 7/30 images; ")
     assert "; runs: 1 running, 1 blocked of 3; 1.00 USD of 5.00; " in line
     assert line.endswith(" left")
-    table = watch.table()
+    table, below = watch.view().renderables
     assert [list(column.cells) for column in table.columns] == [["run-a"], ["7 / 10"]]
-    assert table.caption is not None
-    assert str(table.caption).startswith("generate: 7/30 images")
+    assert str(below).startswith("generate: 7/30 images")
     for number in range(20):
         watch.start(f"run-{number}", 5)
-    assert list(watch.table().columns[0].cells)[-1] == "and 5 more"
+    assert list(watch.view().renderables[0].columns[0].cells)[-1] == "and 5 more"
