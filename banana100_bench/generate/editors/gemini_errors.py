@@ -15,6 +15,7 @@ from banana100_bench.generate.editors.base import EditError, Halt, RateLimited, 
 
 MAX_MESSAGE = 300
 NO_IMAGE_TRIES = 4  # an answer without an image is billed
+FREE_TRIES = 60  # about an hour: what costs nothing may go on for long (503 "for minutes", a network that is down)
 RETRIED_CODES = (408, 500, 502, 503, 504)
 
 
@@ -31,7 +32,7 @@ def classify(error: Exception, now: datetime | None = None) -> Exception:
     if isinstance(error, errors.APIError):
         return _of_status(error, now or datetime.now(timezone.utc))
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout):
-        return Transient(f"no connection: {short(error)}")
+        return Transient(f"no connection: {short(error)}", tries=FREE_TRIES)
     if isinstance(error, httpx2.TransportError):
         return Transient(f"the connection broke: {type(error).__name__} {short(error)}", usd=None)
     if isinstance(error, json.JSONDecodeError | pydantic.ValidationError | errors.UnknownApiResponseError):
@@ -46,7 +47,7 @@ def _of_status(error: Any, now: datetime) -> EditError:
     if error.code == 429:
         return _over_quota(error, message, now)
     if error.code in RETRIED_CODES:
-        return Transient(message, wait_s=_delay(error))
+        return Transient(message, wait_s=_delay(error), tries=FREE_TRIES)
     if error.code == 400 and "thought_signature" in message:
         return Transient(message, tries=NO_IMAGE_TRIES)
     if error.code == 400 and not _is_about_the_caller(error, message):
@@ -70,7 +71,7 @@ def _over_quota(error: Any, message: str, now: datetime) -> EditError:
             f"HTTP 429: the requests of this day are used up; they are counted anew from "
             f"{reset.isoformat(timespec='minutes')} ({reset.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC)"
         )
-    return RateLimited(message, wait_s=_delay(error), tries=60)
+    return RateLimited(message, wait_s=_delay(error), tries=FREE_TRIES)
 
 
 def next_reset(now: datetime) -> datetime:
