@@ -6,6 +6,7 @@ import itertools
 import logging
 import random
 import time
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -48,6 +49,7 @@ def ask(editor: Editor, request: EditRequest, run: str, journal: Journal, contro
     EditError that another try does not help, and whatever else the editor raises, both told in the journal.
     """
     at_most = editor.estimate(request.resolution, 1 + len(request.turns)).usd_at_most
+    alike: Counter[int] = Counter()  # failures by their limit: hours of 503 leave a rare empty answer its tries
     for tries in itertools.count(1):
         if not control.begin(at_most):
             return None
@@ -60,7 +62,8 @@ def ask(editor: Editor, request: EditRequest, run: str, journal: Journal, contro
                 _LOG.warning("%s: a call cost %.4f USD, more than the %.4f thought possible", run, usd, at_most)
             if isinstance(outcome, Answer):
                 return outcome
-            if not isinstance(outcome, Transient) or tries >= outcome.tries:
+            alike[outcome.tries if isinstance(outcome, Transient) else 0] += 1
+            if not isinstance(outcome, Transient) or alike[outcome.tries] >= outcome.tries:
                 _tell_failure(journal, request.round, outcome, usd, tries)
                 raise outcome
             wait = _wait(outcome, tries)

@@ -70,7 +70,10 @@ class EditError(BananaError):
 
 
 class Transient(EditError):
-    """May go well the next time. wait_s: as the other side asks, None: ours to choose. tries: in a row, at most."""
+    """May go well the next time.
+
+    wait_s: as the other side asks, None: ours to choose. tries: for one picture at most; counted apart by limit.
+    """
 
     kind = "transient"
 
