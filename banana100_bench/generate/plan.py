@@ -85,15 +85,18 @@ class Plan:
         return sum(run.calls * run.estimate.usd for run in self.runs)
 
     @property
+    def call_seconds(self) -> float | None:
+        """Of a call: the mean that the journals tell, else what the editor is thought to take."""
+        measured = [run.past.seconds for run in self.runs if run.past.seconds is not None]
+        return sum(measured) / len(measured) if measured else self.runs[0].estimate.seconds
+
+    @property
     def seconds(self) -> float | None:
         """As many runs at once as may be; no run is shorter than its calls one after the other."""
-        measured = [run.past.seconds for run in self.runs if run.past.seconds is not None]
-        usual = sum(measured) / len(measured) if measured else None
-        each = [(run.calls, usual if usual is not None else run.estimate.seconds) for run in self.runs]
-        told = [calls * one for calls, one in each if one is not None]
-        if len(told) < len(each):
+        if self.call_seconds is None:
             return None
-        return max(sum(told) / self.max_concurrency, max(told, default=0.0))
+        longest = max(run.calls for run in self.runs)
+        return self.call_seconds * max(self.calls / self.max_concurrency, longest)
 
     @property
     def by_setting(self) -> list[SettingPlan]:
@@ -124,7 +127,9 @@ class Plan:
         ]
         total = sum(run.found for run in self.runs)
         lines += [f"{'all':24} {'':6} {len(self.runs):5} {'':6} {total:6} {self.calls:6} {self.usd:9.2f}"]
-        time = "not known" if self.seconds is None else duration(self.seconds)
+        time = "not known"
+        if self.seconds is not None:
+            time = f"{duration(self.seconds)}, at {self.call_seconds:.3g} s a call"
         lines += [f"time with {self.max_concurrency} runs at once: {time}"]
         if self.spent_usd or self.unsure_usd:
             lines += [f"spent so far in this folder: {money(self.spent_usd, self.unsure_usd)}"]

@@ -39,7 +39,7 @@ def test_the_papers_campaign_is_planned_as_it_counts(tmp_path):
     assert plan.usd == pytest.approx(2600 + 2000 * 1.4)
     assert plan.seconds == pytest.approx(28_000 * 20 / 16)
     assert plan.text().splitlines()[-2:] == [
-        "time with 16 runs at once: 9.7 h",
+        "time with 16 runs at once: 9.7 h, at 20 s a call",
         "a call costs 0.50 USD at most; a budget keeps that back for each call in flight",
     ]
     assert list(tmp_path.iterdir()) == []
