@@ -9,7 +9,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -128,13 +128,7 @@ def run_plan(
             if not path.exists():
                 write_bytes(path, image.data)
         reports, failures = _run_all(plan, todo, out, control)
-    if failures:
-        names = sorted(failures)
-        told = "; ".join(f"{name}: {_why(failures[name])}" for name in names[:SHOWN_FAILURES])
-        more = f"; and {len(names) - SHOWN_FAILURES} more" if len(names) > SHOWN_FAILURES else ""
-        raise BananaError(f"{len(names)} of {len(plan.runs)} runs failed: {told}{more}") from failures[names[0]]
-    if isinstance(halt := next((r.why for r in reports if isinstance(r.why, Halt)), None), Halt):
-        raise BananaError(f"{halt}; {sum(r.made for r in reports)} images were made before, the same call continues")
+    _raise(reports, failures, len(plan.runs))
     done = {report.run_id: report.found + report.made for report in reports}
     blocked = [report.run_id for report in reports if isinstance(report.why, Blocked)]
     return CampaignReport(
@@ -152,6 +146,22 @@ def run_plan(
         unsure_usd=control.unsure_usd,
         seconds=time.monotonic() - began,
     )
+
+
+def _raise(reports: Sequence[ChainReport], failures: Mapping[str, Exception], runs: int) -> None:
+    """BananaError with what stopped the campaign, and with the runs that failed; nothing where all went well."""
+    told: list[str] = []
+    halt = next((report.why for report in reports if isinstance(report.why, Halt)), None)
+    if halt:
+        made = sum(report.made for report in reports)
+        told += [f"{halt}; {made} images were made before, the same call continues"]
+    if failures:
+        names = sorted(failures)
+        whys = "; ".join(f"{name}: {_why(failures[name])}" for name in names[:SHOWN_FAILURES])
+        more = f"; and {len(names) - SHOWN_FAILURES} more" if len(names) > SHOWN_FAILURES else ""
+        told += [f"{len(names)} of {runs} runs failed: {whys}{more}"]
+    if told:
+        raise BananaError("; ".join(told)) from (halt or failures[min(failures)])
 
 
 def _run_all(

@@ -192,6 +192,8 @@ def make_plan(
             for repetition in range(repetitions):
                 facts = _facts(editor, image, setting, repetition, rounds, sampling)
                 runs.append(_planned(editor, facts, image.data, out))
+    if not runs:
+        raise UsageError("no runs: every setting takes 0 of the initial images")
     before = _spent(out)
     return Plan(
         editor=editor,

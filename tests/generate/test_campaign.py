@@ -16,6 +16,7 @@ from banana100_bench import raw
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.files import sha256_file
 from banana100_bench.generate.campaign import generate
+from banana100_bench.generate.editors.base import Halt
 from banana100_bench.generate.initial import InitialImage
 
 from .conftest import INITIAL, encode, pixels
@@ -76,6 +77,18 @@ def test_a_failing_run_is_named_and_does_not_stop_the_others(tmp_path, fake):
     fake.failing.clear()
     report = generate(fake, [RAMP], tmp_path, repetitions=4, rounds=3)
     assert (report.found, report.made) == (7, 5)
+
+
+def test_what_stops_the_campaign_and_what_failed_before_are_both_told(tmp_path, fake):
+    fake.failing[0, 1] = KeyError("usage")
+    fake.failing[1, 2] = Halt("the key was withdrawn")
+    with pytest.raises(BananaError) as caught:
+        generate(fake, [RAMP], tmp_path, repetitions=4, rounds=3)
+    assert str(caught.value) == (
+        "the key was withdrawn; 1 images were made before, the same call continues; "
+        "1 of 4 runs failed: replication__ramp__fake__rep0: KeyError: 'usage'"
+    )
+    assert len(raw.run_folders(tmp_path)) == 2  # the other two never began
 
 
 def test_of_many_failing_runs_three_are_shown(tmp_path, fake):

@@ -79,9 +79,9 @@ def test_small_initial_images_are_refused_where_asked(tmp_path):
     assert len(open_initial([str(tmp_path)], 64, min_side=64)) == 2  # after resizing
 
 
-@pytest.mark.parametrize("what", [{"rounds": 0}, {"max_concurrency": 257}])
+@pytest.mark.parametrize("what", [{"rounds": 0}, {"max_concurrency": 257}, {"images": {"replication": 0}}])
 def test_numbers_out_of_range_are_refused(tmp_path, what):
-    with pytest.raises(UsageError, match="expected 1 to"):
+    with pytest.raises(UsageError, match="expected 1 to|every setting takes 0"):
         make_plan(Fake(), IMAGES, tmp_path, **what)
 
 
