@@ -262,8 +262,13 @@ def evaluate(
     later: Later = "5,10,20",
     more_rounds: Annotated[
         str | None,
-        typer.Option(help="Further rounds to score for the figure, as 2-4,15, or all; no verdict reads them."),
+        typer.Option(
+            help="Further rounds to score for curves and correlations, as 2-4,15, or all; no verdict reads them."
+        ),
     ] = None,
+    controls: Annotated[
+        bool, typer.Option(help="Also score harmless edits of the initial images, for false-alarm rates.")
+    ] = True,
     setting: Settings = None,
     weights: Weights = None,
     higher_is_better: Direction = None,
@@ -279,7 +284,9 @@ def evaluate(
     compared = Rounds(baseline, parse_rounds(later) or ())
     more = parse_rounds(more_rounds) if more_rounds else ()
     selection = open_data(data, rounds=None if more is None else {*compared.all, *more}, settings=setting)
-    results = [harness.evaluate(choice, selection, rounds=compared, store=store) for choice in choices]
+    results = [
+        harness.evaluate(choice, selection, rounds=compared, store=store, controls=controls) for choice in choices
+    ]
     show(results)
     print("\nFiles:")
     for path in harness.save(results, selection, out):

@@ -14,8 +14,11 @@ _LOG = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from banana100_bench.data import Selection
+    from banana100_bench.models.base import Model
+    from banana100_bench.result_schema import ControlScore
     from banana100_bench.results import Result
     from banana100_bench.scoring import ScoreReport
+    from banana100_bench.store import ScoreStore
 
 
 @dataclass(frozen=True)
@@ -38,14 +41,18 @@ def score(model: ModelChoice | str, data: Selection, store: Path) -> ScoreReport
     What the store already holds is not computed again. BananaError if every image fails.
     """
     from banana100_bench import scoring
-    from banana100_bench.models import open_model
     from banana100_bench.store import ScoreStore
 
+    return scoring.score(_open(model), data, ScoreStore(store))
+
+
+def _open(model: ModelChoice | str) -> Model:
+    from banana100_bench.models import open_model
+
     choice = ModelChoice(model) if isinstance(model, str) else model
-    opened = open_model(
+    return open_model(
         choice.spec, weights=choice.weights, higher_is_better=choice.higher_is_better, options=choice.options
     )
-    return scoring.score(opened, data, ScoreStore(store))
 
 
 def evaluate(
@@ -55,23 +62,56 @@ def evaluate(
     rounds: Rounds | None = None,
     more_rounds: Collection[int] = (),
     store: Path = Path("scores"),
+    controls: bool = True,
 ) -> Result:
     """Score `model` on the dataset `data` and judge it by the degradation-ordering criteria.
 
     data: a dataset folder, or a selection of one (`banana100_bench.data.open_data`).
     rounds: what is compared; default the paper's, 1 with 5, 10 and 20.
-    more_rounds: scored as well, for the curves; they change no verdict.
+    more_rounds: scored as well, for curves and correlations; they change neither verdict nor rank.
+    controls: score harmless edits of the initial images as well, for false-alarm rates (see controls.py).
     """
+    from banana100_bench import scoring
     from banana100_bench.data import open_data
     from banana100_bench.results import make_result
+    from banana100_bench.store import ScoreStore
 
     rounds = rounds or Rounds()
     if isinstance(data, str | Path):
         data = open_data(data, rounds={*rounds.all, *more_rounds})
-    report = score(model, data, store)
+    opened = _open(model)
+    report = scoring.score(opened, data, ScoreStore(store))
     for line in report.warnings:
         _LOG.warning("%s: %s", report.info.id, line)
-    return make_result(report.info, data, report.scores, rounds)
+    controlled = _score_controls(opened, data, ScoreStore(store)) if controls else []
+    return make_result(report.info, data, report.scores, rounds, controlled)
+
+
+def _score_controls(model: Model, data: Selection, store: ScoreStore) -> list[ControlScore]:
+    """The scores of the controls; none where the dataset has no initial images or the model only knows its own."""
+    from banana100_bench import scoring
+    from banana100_bench.controls import make_controls
+    from banana100_bench.errors import BananaError
+    from banana100_bench.result_schema import ControlScore
+
+    made = make_controls(data) if model.info.kind != "file" else None  # a score file has no score of new images
+    if made is None:
+        return []
+    try:
+        scores = scoring.score(model, made, store).scores
+    except BananaError as error:
+        _LOG.warning("%s: no false-alarm rates, as the controls cannot be scored: %s", model.info.id, error)
+        return []
+    return [
+        ControlScore(
+            initial_image=image,
+            control=control,
+            sha256=scores[name].sha256,
+            score=scores[name].score,
+            status=scores[name].status,  # type: ignore[arg-type]
+        )
+        for name, (image, control) in made.names.items()
+    ]
 
 
 def save(results: Sequence[Result], data: Selection, out: Path) -> list[Path]:

@@ -27,7 +27,7 @@ ALIKE = "all resamples agree: the images do not differ in this"
 def measure(runs: RunScores, rounds: Rounds, controls: ControlScores | None = None) -> dict[str, Criterion]:
     """Each criterion of `criteria.battery` with its value and interval, in the order of `criteria.ABOUT`.
 
-    Intervals are BCa; percentile where BCa does not exist; and where all resamples stand at an end of the
+    Intervals are BCa, widened for few images (`stats.tail`); percentile where BCa does not exist; and where all resamples stand at an end of the
     range, so that the bootstrap would claim certainty, the other bound is `stats.edge_bound`.
     """
     found: dict[str, Criterion] = {}
@@ -35,8 +35,8 @@ def measure(runs: RunScores, rounds: Rounds, controls: ControlScores | None = No
     ones, resamples, left_out = np.ones((1, n)), stats.resample_weights(n), stats.jackknife_weights(n)
     for piece in battery(runs, rounds, controls):
         values, replicates = piece(ones)[0], piece(resamples)
-        percentile = stats.percentile_interval(replicates)
-        bca = stats.bca_interval(replicates, values, piece(left_out))
+        percentile = stats.percentile_interval(replicates, n=n) if n > 1 else None
+        bca = stats.bca_interval(replicates, values, piece(left_out), n=n) if n > 1 else None
         for column, (name, n_images) in enumerate(zip(piece.names, piece.n_images().tolist(), strict=True)):
             value = float(values[column])
             note = None
@@ -44,7 +44,7 @@ def measure(runs: RunScores, rounds: Rounds, controls: ControlScores | None = No
             method: IntervalMethod | None = None
             if math.isnan(value):
                 note = EMPTY.get(name, "no usable score to compute it from")
-            elif n_images < 2:
+            elif n_images < 2 or bca is None or percentile is None:
                 note = "one initial image: nothing is known of others"
             else:
                 low, high = bca[:, column] if np.isfinite(bca[:, column]).all() else percentile[:, column]

@@ -6,6 +6,7 @@ so equal scores give equal intervals. NaN, never 0, for what nothing is known of
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
@@ -56,22 +57,39 @@ def jackknife_weights(n: int) -> Floats:
     return 1.0 - np.eye(n)
 
 
-def percentile_interval(replicates: Floats, level: float = LEVEL) -> Floats:
+def tail(level: float = LEVEL, n: int | None = None) -> float:
+    """The share of replicates beyond each bound of an interval: (1 - level) / 2, or less for few images.
+
+    A bootstrap of `n` images is too narrow: its variance is (n - 1) / n of what it should be, and it knows no
+    heavier tails than the normal's. So the tail is widened (Hesterberg, The American Statistician 2015, "expanded
+    percentile"): Phi(-sqrt(n / (n - 1)) t), t being Student's quantile for n - 1 degrees of freedom; 0.012 in place
+    of 0.025 for 13 images. None: not widened.
+    """
+    if n is None:
+        return (1 - level) / 2
+    from scipy.special import ndtr, stdtrit
+
+    return float(ndtr(math.sqrt(n / (n - 1)) * stdtrit(n - 1, (1 - level) / 2)))
+
+
+def percentile_interval(replicates: Floats, level: float = LEVEL, n: int | None = None) -> Floats:
     """The percentile interval (Efron 1979) of each column of `replicates` (B, k): (2, k).
 
-    NaN replicates are resamples in which the statistic does not exist. They are left out, and where they are
-    more than 1 in 20 both bounds are NaN.
+    n: how many images were resampled, to widen it as `tail` says. NaN replicates are resamples in which the
+    statistic does not exist. They are left out, and where they are more than 1 in 20 both bounds are NaN.
     """
-    tail = np.full(replicates.shape[1], (1 - level) / 2)
-    return _quantiles(np.sort(replicates, axis=0), np.stack([tail, 1 - tail]))
+    beyond = np.full(replicates.shape[1], tail(level, n))
+    return _quantiles(np.sort(replicates, axis=0), np.stack([beyond, 1 - beyond]))
 
 
-def bca_interval(replicates: Floats, estimate: Floats, jackknife: Floats, level: float = LEVEL) -> Floats:
+def bca_interval(
+    replicates: Floats, estimate: Floats, jackknife: Floats, level: float = LEVEL, n: int | None = None
+) -> Floats:
     """The bias-corrected and accelerated interval (Efron 1987) of each column of `replicates` (B, k): (2, k).
 
-    estimate: (k,), the statistic of the data. jackknife: (n, k), with each image left out. Half of the replicates
-    that equal the estimate count as below it. NaN where the correction does not exist, as when all replicates lie
-    on one side of the estimate; and as for `percentile_interval`.
+    estimate: (k,), the statistic of the data. jackknife: (n, k), with each image left out. n: as for
+    `percentile_interval`. Half of the replicates that equal the estimate count as below it. NaN where the correction
+    does not exist, as when all replicates lie on one side of the estimate; and as for `percentile_interval`.
     """
     from scipy.special import ndtr, ndtri
 
@@ -85,7 +103,8 @@ def bca_interval(replicates: Floats, estimate: Floats, jackknife: Floats, level:
         cubes, squares = (away**3).sum(axis=0), (away**2).sum(axis=0)
         bias = ndtri(below / known)
         acceleration = np.where(squares > 0, cubes / (6 * squares**1.5), 0.0)
-        z = ndtri(np.array([[(1 - level) / 2], [(1 + level) / 2]]))
+        beyond = tail(level, n)
+        z = ndtri(np.array([[beyond], [1 - beyond]]))
         levels = ndtr(bias + (bias + z) / (1 - acceleration * (bias + z)))
     return _quantiles(ordered, np.where(np.isfinite(bias), levels, np.nan))
 

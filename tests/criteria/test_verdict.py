@@ -1,3 +1,5 @@
+"""The verdict and the two criteria that rank."""
+
 import random
 from itertools import permutations
 
@@ -9,9 +11,7 @@ from hypothesis import strategies as st
 from banana100_bench.criteria import (
     FAILED,
     MISSING,
-    NAN,
     OK,
-    RunScores,
     change_signs,
     concordance,
     headline,
@@ -21,25 +21,11 @@ from banana100_bench.criteria import (
 )
 from banana100_bench.errors import UsageError
 from banana100_bench.protocol import Rounds
+from tests.criteria.making import runs_of
 
 PAPER = Rounds()
 DOWN = [9.0, 8.0, 7.0, 6.0]
 UP = [1.0, 2.0, 3.0, 4.0]
-
-
-def runs_of(*lines, images=None, settings_=None, groups=None, periods=None, rounds=(1, 5, 10, 20), status=None):
-    scores = np.array(lines, dtype=float)
-    n = len(lines)
-    return RunScores(
-        scores=scores,
-        status=np.where(np.isfinite(scores), OK, NAN).astype(np.int8) if status is None else status,
-        rounds=rounds,
-        run_ids=tuple(f"run{i}" for i in range(n)),
-        images=tuple(images or ["astronaut"] * n),
-        settings=tuple(settings_ or ["replication"] * n),
-        groups=tuple(groups or ["replication"] * n),
-        periods=tuple(periods or [1] * n),
-    )
 
 
 def outcomes(runs, rounds=PAPER):
