@@ -27,8 +27,9 @@ ALIKE = "all resamples agree: the images do not differ in this"
 def measure(runs: RunScores, rounds: Rounds, controls: ControlScores | None = None) -> dict[str, Criterion]:
     """Each criterion of `criteria.battery` with its value and interval, in the order of `criteria.ABOUT`.
 
-    Intervals are BCa, widened for few images (`stats.tail`); percentile where BCa does not exist; and where all resamples stand at an end of the
-    range, so that the bootstrap would claim certainty, the other bound is `stats.edge_bound`.
+    Intervals are BCa, widened for few images (`stats.tail`); percentile where BCa does not exist; and where all
+    resamples stand at an end of the range, so that the bootstrap would claim certainty, the other bound is
+    `stats.edge_bound`.
     """
     found: dict[str, Criterion] = {}
     n = len(runs.image_names)
@@ -63,6 +64,17 @@ def measure(runs: RunScores, rounds: Rounds, controls: ControlScores | None = No
                 expected=piece.expected,
                 note=note,
             )
+    return {name: found[name] for name in ABOUT if name in found}
+
+
+def values(runs: RunScores, rounds: Rounds) -> dict[str, float]:
+    """The values of `measure` alone, NaN where it has None: a hundred times as fast."""
+    ones = np.ones((1, len(runs.image_names)))
+    found = {
+        name: value
+        for piece in battery(runs, rounds)
+        for name, value in zip(piece.names, piece(ones)[0].tolist(), strict=True)
+    }
     return {name: found[name] for name in ABOUT if name in found}
 
 
