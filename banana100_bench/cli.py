@@ -16,6 +16,7 @@ from banana100_bench.errors import BananaError, UsageError
 
 if TYPE_CHECKING:
     from banana100_bench.harness import ModelChoice
+    from banana100_bench.results import Result
 
 app = typer.Typer(
     name="banana100",
@@ -82,6 +83,8 @@ Options = Annotated[
     typer.Option("--option", help="Option of the model, as seed=1, where there is one model. Repeatable."),
 ]
 Settings = Annotated[list[str] | None, typer.Option("--setting", help="Only this setting of the dataset. Repeatable.")]
+Results = Annotated[list[Path], typer.Argument(help="Result JSON files, or folders of them.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in place of the table.")]
 Baseline = Annotated[int, typer.Option(min=0, help="Round that the later ones are compared with.")]
 Later = Annotated[str, typer.Option(help="The later rounds.")]
 
@@ -263,7 +266,7 @@ def evaluate(
     more_rounds: Annotated[
         str | None,
         typer.Option(
-            help="Further rounds to score for curves and correlations, as 2-4,15, or all; no verdict reads them."
+            help="Further rounds to score for curves and correlations, as 2-4,15 or all; no verdict reads them."
         ),
     ] = None,
     controls: Annotated[
@@ -273,6 +276,7 @@ def evaluate(
     weights: Weights = None,
     higher_is_better: Direction = None,
     option: Options = None,
+    as_json: AsJson = False,
 ) -> None:
     """Score models and judge them: does the score fall as the images degrade?"""
     from banana100_bench import harness
@@ -287,10 +291,78 @@ def evaluate(
     results = [
         harness.evaluate(choice, selection, rounds=compared, store=store, controls=controls) for choice in choices
     ]
+    saved = harness.save(results, selection, out)
+    if as_json:
+        _print_json(results)
+        return
     show(results)
     print("\nFiles:")
-    for path in harness.save(results, selection, out):
+    for path in saved:
         print(f"  {path}")
+
+
+def _print_json(results: list[Result]) -> None:
+    from banana100_bench.report.exports import FORMATS
+
+    print(FORMATS["json"](results), end="")
+
+
+@app.command()
+def compare(
+    results: Results,
+    as_json: AsJson = False,
+    form: Annotated[
+        str, typer.Option("--format", help="text, csv (tidy: a line for each model and criterion), markdown, latex.")
+    ] = "text",
+    out: Annotated[Path | None, typer.Option(help="Also write that to this file.")] = None,
+    every_eval_ever: Annotated[
+        Path | None, typer.Option(help="Folder for a record of each model in the format of Every Eval Ever.")
+    ] = None,
+) -> None:
+    """Rank results, and say which models can be told apart."""
+    import time
+
+    from banana100_bench import files
+    from banana100_bench.errors import unknown_name
+    from banana100_bench.report import exports, table
+    from banana100_bench.results import load_results
+
+    loaded = load_results(results)
+    wanted = "json" if as_json else form
+    if wanted == "text":
+        from rich.console import Console
+
+        console = Console(record=True)
+        console.print(table.comparison_table(loaded))
+        for _, result in exports.ordered(loaded):
+            console.print(table.sentence(result), markup=False, highlight=False, soft_wrap=True)
+        text = console.export_text()
+    elif wanted in exports.FORMATS:
+        text = exports.FORMATS[wanted](loaded)
+        print(text, end="")
+    else:
+        raise unknown_name("format", form, ["text", *exports.FORMATS])
+    if out:
+        files.write_text(out, text)
+    if every_eval_ever:
+        for result in loaded:
+            record = exports.every_eval_ever(result, str(int(time.time())))
+            files.write_text(every_eval_ever / f"{result.file_stem}.json", files.dump_json(record))
+
+
+@app.command()
+def report(
+    results: Results,
+    data: Data = Path("banana100"),
+    out: Annotated[Path, typer.Option(help="The page to write; its figures go beside it.")] = Path("report.html"),
+    figures: Annotated[bool, typer.Option(help="Also write each figure as PNG and SVG.")] = True,
+) -> None:
+    """Make one page of results that works offline: verdicts, curves, filters, the worst inversions."""
+    from banana100_bench.report.page import write_page
+    from banana100_bench.results import load_results
+
+    for path in write_page(load_results(results), data, out, save_figures=figures):
+        print(path)
 
 
 @board_app.command("build")

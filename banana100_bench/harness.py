@@ -119,12 +119,11 @@ def save(results: Sequence[Result], data: Selection, out: Path) -> list[Path]:
 
     Returns the paths, JSON before figure. The files of a model are named by its id.
     """
-    from banana100_bench.records import to_name
     from banana100_bench.report.figures import score_by_round
 
     paths = []
     for result in results:
-        name = to_name(result.model.id.replace(":", "-")) or "model"
+        name = result.file_stem
         json_path, figure_path = Path(out) / f"{name}.json", Path(out) / f"{name}.png"
         result.save(json_path)
         score_by_round(result, data.rows, figure_path)

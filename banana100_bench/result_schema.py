@@ -17,6 +17,7 @@ from banana100_bench.criteria import ABOUT, CONTROLS, OUTCOMES, ImageVerdict
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.models.base import KINDS
 from banana100_bench.protocol import Rounds
+from banana100_bench.records import to_name
 
 SCHEMA_VERSION: Final = 2
 MAX_ROUND = 9999  # as in records.Row
@@ -300,6 +301,11 @@ class Result(Strict):
         if unknown:
             raise ValueError(f"criteria: unknown {unknown[0]!r:.80}; choices: {', '.join(ABOUT)}")
         return self
+
+    @property
+    def file_stem(self) -> str:
+        """The name of this result's files, from its model's id: safe, whatever that holds."""
+        return to_name(self.model.id.replace(":", "-")) or "model"
 
     def text(self) -> str:
         """The file's text: the same result gives the same bytes."""

@@ -10,7 +10,7 @@ import importlib.metadata
 import os
 import platform
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -51,7 +51,9 @@ __all__ = [
     "Result",
     "data_facts",
     "json_schema",
+    "judged_runs",
     "load_result",
+    "load_results",
     "make_result",
     "ranks",
     "recompute",
@@ -178,6 +180,19 @@ def make_result(
         raise BananaError(f"the result of {info.id} cannot be written: {first_problem(error)}") from error
 
 
+def load_results(paths: Iterable[Path]) -> list[Result]:
+    """The results in these files, and in all the ``*.json`` directly in folders; BananaError for one that is none."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if not path.exists():
+            raise BananaError(f"{path}: no such file or folder; expected result JSON files or a folder of them")
+        inside = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not inside:
+            raise BananaError(f"{path}: no *.json in it; expected result files")
+        found += [file for file in inside if file not in found]
+    return [load_result(path) for path in found]
+
+
 def recompute(result: Result, rows: Sequence[Row]) -> Result:
     """`result` with all that follows from its raw scores and the dataset's `rows` derived anew.
 
@@ -289,10 +304,8 @@ def _derive(
 ) -> dict[str, Any]:
     """The fields of a result that follow from the rows and their raw scores."""
     by_id = {score.image_id: score for score in scores}
-    compared, _ = _judged(rows, rounds)
-    judged = {row.run_id for row in compared if row.run_id is not None}
-    runs = run_scores(compared, by_id, higher_is_better)
-    every = run_scores([*compared, *_other_rounds(rows, judged, rounds)], by_id, higher_is_better)
+    runs = run_scores(_judged(rows, rounds)[0], by_id, higher_is_better)
+    every = run_scores(_judged_everywhere(rows, rounds), by_id, higher_is_better)
     passed = criteria.passes(runs, rounds)
     pass_rates = criteria.ranking(runs, rounds).values[:, 0].tolist()
     status = runs.at(rounds.all).status
@@ -324,8 +337,18 @@ def _derive(
     }
 
 
-def _other_rounds(rows: Iterable[Row], judged: Collection[str], rounds: Rounds) -> list[Row]:
-    return [row for row in rows if row.run_id in judged and row.round not in rounds.all]
+def _judged_everywhere(rows: Sequence[Row], rounds: Rounds) -> list[Row]:
+    """`_judged`, and of the same runs the rows at all other rounds."""
+    compared, _ = _judged(rows, rounds)
+    judged = {row.run_id for row in compared if row.run_id is not None}
+    return [*compared, *(row for row in rows if row.run_id in judged and row.round not in rounds.all)]
+
+
+def judged_runs(result: Result, rows: Sequence[Row]) -> RunScores:
+    """The scores that the criteria of `result` read, at every scored round; `rows` are those of its dataset."""
+    by_id = {score.image_id: score for score in result.scores}
+    scored = [row for row in rows if row.image_id in by_id]
+    return run_scores(_judged_everywhere(scored, result.rounds.rounds()), by_id, result.model.higher_is_better)
 
 
 def _verdict(runs: RunScores, rounds: Rounds) -> Verdict:

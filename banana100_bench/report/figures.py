@@ -1,18 +1,20 @@
-"""The score of one model, round by round: a panel for each initial image, a line for each run."""
+"""Figures: score by round (a panel for each initial image, a line for each run), accuracy by gap, ROC."""
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from banana100_bench import files
+from banana100_bench.criteria import GAPS, CleanAndDegraded, filtering, gap_name, roc
 from banana100_bench.errors import BananaError
 from banana100_bench.records import Row
-from banana100_bench.report.table import rounds_compared
+from banana100_bench.report.table import OUTCOME_WORDS, rounds_compared
 from banana100_bench.results import Result
 
 if TYPE_CHECKING:
@@ -26,19 +28,13 @@ DPI = 110
 # Okabe and Ito's colours, told apart by colour-blind readers; line styles say the same again.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES: tuple[Any, ...] = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "^", "v", "D", "P", "X")
+MAX_GAP = 999  # rounds; a range that ends beyond is open
 GREY = "#767676"
 # Of one initial image: by (setting, run id), then by round, the score, or the status that it has instead.
 Runs = dict[tuple[str, str], dict[int, "float | str"]]
 # Why there is no score, and the sign that stands for it along the lower edge.
-GAPS = {"nan": ("o", "not a number"), "failed": ("s", "the model failed"), "missing": ("x", "no image")}
-WORDS = {
-    "detected": "DETECTED",
-    "reversed": "REVERSED: degraded looks better to it",
-    "mixed": "not detected: no consistent fall",
-    "tie": "not detected: equal scores",
-    "unscored": "not detected: no usable score",
-    "missing": "not detected: image missing",
-}
+SIGNS = {"nan": ("o", "not a number"), "failed": ("s", "the model failed"), "missing": ("x", "no image")}
 
 
 def score_by_round(result: Result, rows: Sequence[Row], path: Path) -> None:
@@ -50,13 +46,113 @@ def score_by_round(result: Result, rows: Sequence[Row], path: Path) -> None:
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    figure = _figure(result, rows)
+    figure = curves(result, rows)
     about = {"Title": _title(result), "Software": result.harness}
     with files.atomic_path(path) as temporary:
         FigureCanvasAgg(figure).print_png(str(temporary), metadata=about)
 
 
-def _figure(result: Result, rows: Sequence[Row]) -> Figure:
+def rendered(figure: Figure) -> dict[str, bytes]:
+    """The figure as PNG, and as SVG to stand in a page: no prologue, text as text. The same bytes each time."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    png, svg = io.BytesIO(), io.BytesIO()
+    FigureCanvasAgg(figure).print_png(png)
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "banana100"}):
+        FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None})
+    text = svg.getvalue()
+    return {"png": png.getvalue(), "svg": text[text.index(b"<svg") :]}
+
+
+def accuracy_by_gap(results: Sequence[Result]) -> Figure:
+    """Pairwise accuracy by how far apart the rounds are, a line a model, with intervals; 0.5 is chance."""
+    from matplotlib.figure import Figure
+
+    present = [gap for gap in GAPS if any(gap_name(*gap) in result.criteria for result in results)]
+    figure = Figure(figsize=(7.5, 3.6 + 0.11 * len(results)), dpi=DPI, layout="constrained")
+    axis = figure.subplots()
+    axis.axhline(0.5, color=GREY, linewidth=1, linestyle=":", label="chance")
+    shift = np.linspace(-0.25, 0.25, len(results)) if len(results) > 1 else [0.0]
+    for number, result in enumerate(results):
+        found = [result.criteria.get(gap_name(*gap)) for gap in present]
+        values = [math.nan if c is None or c.value is None else c.value for c in found]
+        bounds = [(v, v) if c is None or c.interval is None else c.interval for c, v in zip(found, values, strict=True)]
+        x = np.arange(len(present)) + shift[number]
+        colour = COLOURS[number % len(COLOURS)]
+        axis.vlines(x, [low for low, _ in bounds], [high for _, high in bounds], color=colour, linewidth=1, alpha=0.6)
+        axis.plot(
+            x,
+            values,
+            color=colour,
+            linestyle=STYLES[(number // len(COLOURS)) % len(STYLES)],
+            marker=MARKERS[number % len(MARKERS)],
+            markersize=5,
+            linewidth=1.2,
+            label=_label(result.model.id),
+        )
+    axis.set_xticks(range(len(present)), [_span(*gap) for gap in present])
+    axis.set_xlabel("rounds apart")
+    axis.set_ylabel("later round scores worse")
+    axis.set_ylim(-0.03, 1.03)
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside right upper" if len(results) > 3 else "outside lower center", fontsize=8, frameon=False)
+    return _marked(figure, results)
+
+
+def roc_curves(models: Mapping[str, CleanAndDegraded], results: Sequence[Result]) -> Figure:
+    """Share of clean against share of degraded images that pass a threshold; the dot keeps 95 % of the clean."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 4.6 + 0.08 * len(results)), dpi=DPI, layout="constrained")
+    axis = figure.subplots()
+    axis.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=":", label="chance")
+    for number, (name, found) in enumerate(models.items()):
+        degraded, clean = roc(found)
+        colour = COLOURS[number % len(COLOURS)]
+        axis.plot(
+            degraded,
+            clean,
+            color=colour,
+            linestyle=STYLES[(number // len(COLOURS)) % len(STYLES)],
+            linewidth=1.4,
+            label=_label(name),
+        )
+        threshold = filtering(found).threshold(95)
+        passing = [
+            float(np.mean([(values >= threshold).mean() for values in part if len(values)]))
+            for part in (found.degraded, found.clean)
+            if any(map(len, part))
+        ]
+        if len(passing) == 2 and not math.isnan(threshold):
+            axis.plot(*passing, color=colour, marker=MARKERS[number % len(MARKERS)], markersize=7)
+    axis.set(
+        xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xlabel="degraded images that pass", ylabel="clean images that pass"
+    )
+    axis.set_aspect("equal")
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside right upper", fontsize=8, frameon=False)
+    return _marked(figure, results)
+
+
+def _marked(figure: Figure, results: Sequence[Result]) -> Figure:
+    if any(result.data.simulated for result in results):
+        figure.suptitle("SIMULATED data", fontsize=10)
+    return figure
+
+
+def _span(low: int, high: int) -> str:
+    return f"{low}" if low == high else f"{low}+" if high > MAX_GAP else f"{low}-{high}"
+
+
+def _label(name: str) -> str:
+    """`name` for a legend; a leading underscore would hide it, a dollar sign would be taken for mathematics."""
+    return _short(name, 30).lstrip("_").replace("$", r"\$")
+
+
+def curves(result: Result, rows: Sequence[Row]) -> Figure:
+    """The figure that `score_by_round` writes."""
     from matplotlib.figure import Figure
 
     lines = _lines(result, rows)
@@ -167,7 +263,7 @@ def _draw_run(axis: Axes, line: dict[int, float | str], compared: Sequence[int],
                 [0.03 + 0.05 * (position % 5)],
                 transform=axis.get_xaxis_transform(),
                 color="black",
-                marker=GAPS[status][0],
+                marker=SIGNS[status][0],
                 markersize=5,
                 markerfacecolor="none",
                 clip_on=False,
@@ -187,7 +283,7 @@ def _short(name: str, longest: int = 50) -> str:
 def _panel_title(result: Result, image: str) -> str:
     for verdict in result.verdict.by_image:
         if verdict.image == image:
-            return f"{image}\n{WORDS[verdict.outcome]}"
+            return f"{image}\n{OUTCOME_WORDS[verdict.outcome]}"
     return f"{image}\n(not part of the verdict)"
 
 
@@ -207,7 +303,7 @@ def _legend(figure: Figure, result: Result, lines: dict[str, Runs], settings: Se
     found = {status for runs in lines.values() for status in _statuses(runs)}
     handles += [
         Line2D([], [], color="black", linestyle="", marker=marker, markerfacecolor="none", label=f"no score: {why}")
-        for status, (marker, why) in GAPS.items()
+        for status, (marker, why) in SIGNS.items()
         if status in found
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)

@@ -13,6 +13,16 @@ if TYPE_CHECKING:
 
 NAMES_SHOWN = 4
 
+# What a picture says of an image.
+OUTCOME_WORDS = {
+    "detected": "DETECTED",
+    "reversed": "REVERSED: degraded looks better to it",
+    "mixed": "not detected: no consistent fall",
+    "tie": "not detected: equal scores",
+    "unscored": "not detected: no usable score",
+    "missing": "not detected: image missing",
+}
+
 # What is said of the images with each outcome other than "detected".
 _SAID = {
     "reversed": "it scores the degraded image better",
@@ -106,6 +116,45 @@ def _caption(result: Result) -> str:
         f"scored in the right order (chance {result.concordance.chance:.2f}). "
         "Rank -: not ranked, as the model failed on an image or gave no number."
     )
+
+
+def comparison_table(results: Sequence[Result]) -> Table:
+    """How sure the ranks are: tie groups, rank intervals, tests against the leader; see `comparison.Standing`."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from banana100_bench.report.exports import ordered, shown
+
+    n = len(results[0].data.initial_images) if results else 0
+    table = Table(
+        title=Text(_title(results[0]) if results else "", justify="left"),
+        caption=Text(
+            "Group: models of one group cannot be told apart from the best of it. Rank: of this sample, and in "
+            f"95 % of resamples of the {n} initial images. p: exact paired sign-flip test against the leader, "
+            f"adjusted by Holm; with {n} images it is never below {2.0 ** (1 - n):.2g} before that.",
+            justify="left",
+        ),
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    table.add_column("Group", justify="right", no_wrap=True)
+    table.add_column("Rank", justify="right", no_wrap=True)
+    table.add_column("Model", overflow="fold")
+    for name in ("Images\ndetected", "Strict pass\n[95 % interval]", "p against\nleader"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for standing, result in ordered(results):
+        cells = (
+            str(standing.tie_group) if standing else "-",
+            f"{standing.rank} ({standing.rank_interval[0]}-{standing.rank_interval[1]})" if standing else "-",
+            result.model.id,
+            f"{result.verdict.detected} of {result.verdict.n_images}",
+            shown(result.criteria["strict_pass_rate"]),
+            "-" if not standing else "leader" if standing.p_value is None else f"{standing.p_value:.2g}",
+        )
+        table.add_row(*map(Text, cells))
+    return table
 
 
 def show(results: Sequence[Result]) -> None:

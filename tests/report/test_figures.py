@@ -29,7 +29,7 @@ def texts(figure):
 
 
 def test_the_figure_says_in_words_what_it_shows():
-    assert texts(figures._figure(judge(ROWS, function), ROWS)) == [
+    assert texts(figures.curves(judge(ROWS, function), ROWS)) == [
         "SIMULATED data: pyiqa:piqe on made-up",
         "score of pyiqa:piqe\nup is better",
         "chelsea\nDETECTED",
@@ -43,7 +43,7 @@ def test_the_figure_says_in_words_what_it_shows():
 
 
 def test_lines_hold_the_raw_scores_and_break_where_there_is_none():
-    axis = figures._figure(judge(ROWS, function), ROWS).axes[1]
+    axis = figures.curves(judge(ROWS, function), ROWS).axes[1]
     curves = [line for line in axis.lines if list(line.get_xdata()) == [1, 3, 5, 10, 20]]
     np.testing.assert_array_equal([line.get_ydata() for line in curves], [[1, 3, 5, 10, 20], [2, 4, 6, np.nan, 21]])
     signs = [(list(line.get_xdata()), line.get_marker()) for line in axis.lines if line.get_markerfacecolor() == "none"]
@@ -53,7 +53,7 @@ def test_lines_hold_the_raw_scores_and_break_where_there_is_none():
 def test_up_is_better_in_both_directions():
     for higher_is_better in (True, False):
         result = judge(ROWS, function, info(higher_is_better=higher_is_better))
-        figure = figures._figure(result, ROWS)
+        figure = figures.curves(result, ROWS)
         bottom, top = figure.axes[0].get_ylim()
         assert (top > bottom) == higher_is_better
         assert ("axis inverted" in figure.get_supylabel()) != higher_is_better
@@ -64,7 +64,7 @@ def test_up_is_better_in_both_directions():
 
 def test_missing_images_and_images_outside_the_verdict_are_said():
     rows = ROWS[:-1] + make_rows(["moss"], setting="add_apple", group="object")
-    said = texts(figures._figure(judge(rows, function, info("callable:a_$x^2$.py:f")), rows))
+    said = texts(figures.curves(judge(rows, function, info("callable:a_$x^2$.py:f")), rows))
     assert "china\nnot detected: image missing" in said
     assert "moss\n(not part of the verdict)" in said
     assert {"no score: no image", "no score: not a number", "a run of add_apple"} <= set(said)
@@ -72,7 +72,7 @@ def test_missing_images_and_images_outside_the_verdict_are_said():
 
 def test_the_initial_image_stands_at_round_0_of_each_of_its_runs():
     rows = make_rows(["moss"], 2, (0, 2, 4, 100))
-    figure = figures._figure(judge(rows, lambda row: -row.round, rounds=Rounds(0, (2, 4))), rows)
+    figure = figures.curves(judge(rows, lambda row: -row.round, rounds=Rounds(0, (2, 4))), rows)
     curves = [list(line.get_xdata()) for line in figure.axes[0].lines]
     assert curves.count([0, 2, 4, 100]) == 2
     assert figure.axes[0].get_xlabel() == "round (square-root scale)"
@@ -82,7 +82,7 @@ def test_the_initial_image_stands_at_round_0_of_each_of_its_runs():
 def test_more_images_than_panels_is_said(monkeypatch):
     monkeypatch.setattr(figures, "MAX_PANELS", 2)
     rows = make_rows(["a", "b", "c"])
-    figure = figures._figure(judge(rows, lambda row: row.round), rows)
+    figure = figures.curves(judge(rows, lambda row: row.round), rows)
     assert len(figure.axes) == 2
     assert "(the first 2 of 3 initial images)" in figure.get_suptitle()
 
