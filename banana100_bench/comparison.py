@@ -45,5 +45,7 @@ def compare(results: Sequence[Result]) -> list[Standing | None]:
     found: list[Standing | None] = [None] * len(results)
     for j, i in enumerate(ranked):
         low, high = intervals[:, j].tolist()
-        found[i] = Standing(places[i] or 0, (low, high), groups[j], against_leader.get(j))
+        place = places[i] or 0
+        # Equal rates are parted by the concordance, which is not resampled: the rank lies in its interval all the same.
+        found[i] = Standing(place, (min(low, place), max(high, place)), groups[j], against_leader.get(j))
     return found

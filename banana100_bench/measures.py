@@ -21,15 +21,16 @@ EMPTY = {
     "krasula_ds": "no initial image has two usable repetitions",
     **{f"filter_alarm_{level}": "no control was scored" for level in (90, 95, 99)},
 }
+LEAST_FOR_BCA = 5  # images; with fewer its corrections rest on too little
 ALIKE = "all resamples agree: the images do not differ in this"
 
 
 def measure(runs: RunScores, rounds: Rounds, controls: ControlScores | None = None) -> dict[str, Criterion]:
     """Each criterion of `criteria.battery` with its value and interval, in the order of `criteria.ABOUT`.
 
-    Intervals are BCa, widened for few images (`stats.tail`); percentile where BCa does not exist; and where all
-    resamples stand at an end of the range, so that the bootstrap would claim certainty, the other bound is
-    `stats.edge_bound`.
+    Intervals are BCa, widened for few images (`stats.tail`); percentile where BCa does not exist or there are fewer
+    images than LEAST_FOR_BCA; and where all resamples stand at an end of the range, so that the bootstrap would
+    claim certainty, the other bound is `stats.edge_bound`.
     """
     found: dict[str, Criterion] = {}
     n = len(runs.image_names)
@@ -48,8 +49,9 @@ def measure(runs: RunScores, rounds: Rounds, controls: ControlScores | None = No
             elif n_images < 2 or bca is None or percentile is None:
                 note = "one initial image: nothing is known of others"
             else:
-                low, high = bca[:, column] if np.isfinite(bca[:, column]).all() else percentile[:, column]
-                method = "bca" if np.isfinite(bca[:, column]).all() else "percentile"
+                sound = n_images >= LEAST_FOR_BCA and np.isfinite(bca[:, column]).all()
+                low, high = bca[:, column] if sound else percentile[:, column]
+                method = "bca" if sound else "percentile"
                 if np.isfinite([low, high]).all():
                     interval = (float(low), float(high))
             if interval and interval[0] == interval[1]:

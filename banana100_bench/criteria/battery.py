@@ -49,7 +49,7 @@ ABOUT: dict[str, About] = {
     ),
     "concordance": _share("Concordance", "Pairs of compared rounds whose later one scores worse", 0.5),
     "pairwise_accuracy": _share(
-        "Pairwise accuracy", "Pairs of scored rounds, early ones, whose later one scores worse", 0.5
+        "Pairwise accuracy", "Pairs of rounds, to the last compared, whose later one scores worse", 0.5
     ),
     "inversion_rate": _share(
         "Inversions", "Pairs of rounds whose later, worse image scores BETTER", 0.5, higher_is_better=False
@@ -98,7 +98,7 @@ ABOUT: dict[str, About] = {
         "Kendall 1945",
     ),
     "first_notice": About(
-        "First notice",
+        "First notice, round",
         "Round from which half of the runs stay below their baseline score",
         None,
         None,

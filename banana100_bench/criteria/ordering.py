@@ -223,8 +223,11 @@ def first_notice(within: Within) -> tuple[Crossing, Means]:
     baseline = within.runs.at([within.rounds.baseline]).scores
     below = (within.scores < baseline) | ~within.comparable  # rounds of another state neither notice nor forget
     lasting = np.logical_and.accumulate(below[:, ::-1], axis=1)[:, ::-1]
-    judged = ~np.isnan(baseline) & ~np.isnan(within.scores[:, -1:])
-    shares = per_image(np.where(judged, lasting, np.nan), within.runs)
+    noticed = np.logical_or.accumulate(lasting & within.comparable, axis=1)
+    last = np.where(within.comparable, within.places, -1).argmax(axis=1)  # of the runs' own state
+    ends = np.take_along_axis(within.scores, last[:, None], axis=1)
+    judged = ~np.isnan(baseline) & ~np.isnan(ends)
+    shares = per_image(np.where(judged, noticed, np.nan), within.runs)
     return (
         Crossing(("first_notice",), shares, within.places, within.used, within.expected),
         Means(("noticed",), shares[:, -1:], within.used, within.expected),

@@ -19,12 +19,13 @@ from banana100_bench.report.exports import chance, ordered, shown
 from banana100_bench.result_schema import MAX_ROUND, Result
 from banana100_bench.results import judged_runs, score_problems
 
+FEW = 8  # initial images; with fewer no p-value can be below 0.01
 INVERSIONS = 3  # shown for each model
 SIDE = 320  # pixels, of the pictures in the gallery
 DECIMALS = {"first_notice": 0, "inversion_size": 1}
 # The criteria a newcomer reads first; the rest stands folded away.
 FIRST = (
-    "strict_pass_rate", "srcc_early", "inversion_rate", "auc", "filter_escape_95", "control_flagged", "first_notice",
+    "strict_pass_rate", "srcc_early", "pairwise_accuracy", "auc", "filter_escape_95", "control_flagged", "first_notice",
 )  # fmt: skip
 SIGNS = {"worse": "▼", "better": "▲", "tie": "=", "unusable": "?"}
 
@@ -67,6 +68,7 @@ def write_page(results: Sequence[Result], data: str | Path, out: Path, *, save_f
     )
     text = environment.get_template("report.html.j2").render(
         first=judged[0],
+        notes=_data_notes(judged[0], len({standing.tie_group for standing, _ in standings if standing})),
         rounds=table.rounds_compared(judged[0]),
         models=[
             {
@@ -85,7 +87,7 @@ def write_page(results: Sequence[Result], data: str | Path, out: Path, *, save_f
         gaps=drawn["pairwise-accuracy"],
         roc=drawn["roc"],
         columns=[(name, ABOUT[name]) for name in FIRST],
-        shown=lambda result, name: shown(result.criteria.get(name), DECIMALS.get(name, 2)),
+        shown=lambda result, name: _parts(result, name),
         later=judged[0].rounds.later,
         signs=SIGNS,
         words=table.OUTCOME_WORDS,
@@ -182,31 +184,41 @@ def _pictures(data: bytes, name: str) -> dict[str, str]:
     return found
 
 
-def _notes(result: Result) -> list[str]:
-    """What a reader must know before believing the numbers."""
+def _data_notes(result: Result, groups: int) -> list[str]:
+    """What a reader must know of the data before believing any number."""
     notes = []
     n = result.verdict.n_images
     if result.data.simulated:
-        notes.append("SIMULATED data: no image-editing model made these images. Nothing here is about the real ones.")
-    if n < 8:
+        notes.append("SIMULATED data: no image-editing model made these images. Nothing here is about real ones.")
+    if n < FEW:
         notes.append(
-            f"Only {n} initial image{'s' * (n != 1)}: intervals are wide, and no test can part models well "
-            f"(the least possible p-value is {2.0 ** (1 - n):.2g})."
+            f"Only {n} initial image{'s' * (n != 1)}: intervals are wide, and no test can part models well (the least "
+            f"possible p-value is {2.0 ** (1 - n):.2g})."
+            + (" That all models are in one group does not mean that they are equally good." if groups == 1 else "")
         )
+    if result.coverage.missing:
+        notes.append(
+            f"The dataset lacks {result.coverage.missing} of {result.coverage.expected} compared images; the initial "
+            "images concerned count as not detected."
+        )
+    if result.data.left_out:
+        notes.append(
+            f"Not judged: {table.listed(result.data.left_out)}, which show another state at some compared rounds."
+        )
+    return notes
+
+
+def _notes(result: Result) -> list[str]:
+    """What a reader must know of this model's scores."""
+    notes = []
     gaps = result.coverage
     if gaps.nan or gaps.failed:
         notes.append(
             f"Not ranked: of {gaps.expected} scores {gaps.nan} are not a number and {gaps.failed} failed. Each "
             "counts against the verdict and the strict pass rate; the other criteria leave it out."
         )
-    if gaps.missing:
-        notes.append(
-            f"The dataset lacks {gaps.missing} of {gaps.expected} compared images. Their images count as not detected."
-        )
-    if result.data.left_out:
-        notes.append(
-            f"Not judged: {table.listed(result.data.left_out)}, which show another state at some compared rounds."
-        )
+    if (ties := result.criteria["tie_rate"]).value:
+        notes.append(f"Equal scores in {ties.value:.0%} of all pairs of rounds: there it sees no difference at all.")
     if not result.controls:
         notes.append("No controls were scored: whether harmless edits would be flagged too is not known.")
     elif (flagged := result.criteria["control_flagged"]).value:
@@ -233,6 +245,15 @@ def _criteria(result: Result) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _parts(result: Result, name: str) -> tuple[str, str]:
+    """The value of a criterion, and its interval in brackets."""
+    criterion = result.criteria.get(name)
+    if name == "first_notice" and criterion and criterion.value is None:
+        return "never", ""
+    value, _, interval = shown(criterion, DECIMALS.get(name, 2)).partition(" ")
+    return value, interval
 
 
 def _heat(result: Result) -> list[dict[str, Any]]:

@@ -71,6 +71,15 @@ def test_a_round_trip_setting_is_compared_in_its_own_state_only():
     assert values(inversions(found))["inversion_rate"] == 0
 
 
+def test_a_round_of_another_state_is_not_the_first_that_notices():
+    # Seen from round 2, rounds 3 and 5 show another picture, whatever their scores.
+    notice, noticed = first_notice(
+        within([9, 1, 8, 1, 7], rounds=(2, 3, 4, 5, 6), compared=Rounds(2, (4, 6)), periods=[2])
+    )
+    assert values(notice) == {"first_notice": 4}
+    assert values(noticed) == {"noticed": 1}
+
+
 def test_pairs_by_gap_by_hand():
     found = values(pairs_by_gap(within([5, 4, 4, 6], rounds=(1, 2, 3, 20))))
     # gap 1: 1-2 falls, 2-3 ties; gap 2: 1-3 falls; 17, 18, 19: all rise
