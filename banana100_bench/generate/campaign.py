@@ -200,7 +200,7 @@ def _run_all(
             tick()
             with contextlib.suppress(queue.Empty):
                 run, outcome = over.get(timeout=TICK_S)
-                watch.end(run.facts.run_id, _settle(run, outcome, reports, failures, control))
+                watch.end(run.facts.run_id, _settle(run, outcome, reports, failures))
 
     with shown(watch) as tick:
         try:
@@ -220,7 +220,6 @@ def _settle(
     outcome: ChainReport | Exception,
     reports: list[ChainReport],
     failures: dict[str, Exception],
-    control: Control,
 ) -> str:
     """Sort the outcome of a run into `reports` or `failures`; its state for the watch."""
     name = run.facts.run_id
@@ -232,7 +231,6 @@ def _settle(
         return "failed"
     reports.append(outcome)
     if isinstance(outcome.why, Halt):
-        control.stop(str(outcome.why))
         return "failed"
     if outcome.why:
         _LOG.warning("%s is blocked after round %d: %s", name, outcome.found + outcome.made, outcome.why)

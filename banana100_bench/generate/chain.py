@@ -15,7 +15,7 @@ from banana100_bench.errors import BananaError
 from banana100_bench.files import Journal, dump_json, sha256_bytes, write_bytes, write_text
 from banana100_bench.generate.asking import Answer, ask, now
 from banana100_bench.generate.control import Control
-from banana100_bench.generate.editors.base import EditError, Editor, EditRequest, Turn
+from banana100_bench.generate.editors.base import EditError, Editor, EditRequest, Halt, Turn
 from banana100_bench.raw import (
     JOURNAL_FILE,
     RUN_FILE,
@@ -66,7 +66,7 @@ def run_chain(
     finished run has make it longer; no other fact may change.
 
     initial: the encoded initial image. advance: called with the number of rounds just found or made.
-    control: asked before each call, and may end the run early.
+    control: asked before each call, and may end the run early; stopped where the editor says that no call can go well.
 
     Raises BananaError where the folder holds a run with other facts or is being written by another
     process. What the editor raises besides EditError comes through, told in the journal.
@@ -88,6 +88,8 @@ def run_chain(
                     answer = ask(editor, _request(facts, parent, initial, done), facts.run_id, journal, control)
                 except EditError as error:
                     why = error
+                    if isinstance(error, Halt):
+                        control.stop(str(error))
                     break
                 if answer is None:
                     break

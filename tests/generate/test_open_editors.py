@@ -249,8 +249,7 @@ def test_an_autoencoder_of_diffusers_makes_round_trips(tmp_path, kind):
     }[kind]
     getattr(diffusers, kind)(**small).save_pretrained(tmp_path / "ae")
     editor = open_editor(f"autoencoder:{tmp_path}/ae")
-    editor.open()
-    made = editor.edit(dataclasses.replace(REQUEST, seed=None))
+    made = editor.edit(dataclasses.replace(REQUEST, seed=None))  # opens itself
     assert made.data == editor.edit(dataclasses.replace(REQUEST, seed=None)).data
     assert read(made.data).shape == (84, 140, 3)
     assert made.told == {"working_width": 144, "working_height": 96}

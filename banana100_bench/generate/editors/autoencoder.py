@@ -96,6 +96,8 @@ class Autoencoder(Editor):
         padded = np.pad(pixels, padding, mode="symmetric")
         x = torch.from_numpy(padded).to(self._device).permute(2, 0, 1)[None].float() / 127.5 - 1
         with self._lock, torch.inference_mode():
+            if self._model is None:
+                self.open()
             y = round_trip(self._model, x.to(getattr(torch, self._dtype))).float()
         made = ((y[0].clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
         file = io.BytesIO()

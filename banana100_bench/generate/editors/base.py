@@ -133,7 +133,10 @@ class Editor(ABC):
         return Estimate()
 
     def open(self) -> None:
-        """Load weights, find the key: called once, before the first edit and before anything is written."""
+        """Load weights, find the key: called before anything is written where a run lacks rounds.
+
+        `edit` must do without: files of a finished run may turn out to be harmed.
+        """
         return
 
     @abstractmethod

@@ -167,6 +167,8 @@ class Pipeline(Editor):
         generator = None if request.seed is None else torch.Generator("cpu").manual_seed(request.seed)
         size = {"width": picture.width, "height": picture.height} if self._kind.sized else {}
         with self._lock:
+            if self._pipeline is None:
+                self.open()
             answer = self._pipeline(
                 image=picture,
                 prompt=request.prompt,
