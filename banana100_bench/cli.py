@@ -15,7 +15,7 @@ from banana100_bench import __version__
 from banana100_bench.errors import BananaError, UsageError
 
 if TYPE_CHECKING:
-    from banana100_bench.harness import ModelChoice
+    from banana100_bench.harness import Machine, ModelChoice
     from banana100_bench.results import Result
 
 app = typer.Typer(
@@ -63,7 +63,8 @@ Models = Annotated[
     list[str],
     typer.Argument(
         metavar="MODEL...",
-        help="pyiqa:NAME, package.module:function, file.py:function, scores:FILE (csv, jsonl, parquet), baseline:NAME.",
+        help="pyiqa:NAME, package.module:function, file.py:function, vlm:MODEL, command:PROGRAM, scores:FILE (csv, "
+        "jsonl, parquet), baseline:NAME, suite:NAME; `banana100 models` lists them.",
         show_default=False,
     ),
 ]
@@ -82,6 +83,22 @@ Options = Annotated[
     list[str] | None,
     typer.Option("--option", help="Option of the model, as seed=1, where there is one model. Repeatable."),
 ]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
+Dtype = Annotated[str, typer.Option(help="float32, bfloat16 or float16; another is another model in the store.")]
+Workers = Annotated[
+    str,
+    typer.Option(help="Processes: auto, or a number; 0 for this process alone. Memory decides how many run at once."),
+]
+Threads = Annotated[int | None, typer.Option(min=1, help="Of each worker. [default: what the cores allow]")]
+Batch = Annotated[int, typer.Option(min=1, help="Pictures of one size at a time, for models that take several.")]
+Repeats = Annotated[
+    int, typer.Option(min=1, help="Ask a model that draws random numbers so often: mean, and the spread.")
+]
+MaxPixels = Annotated[
+    int | None, typer.Option(min=1, help="Make larger pictures smaller. [default: every picture as it is]")
+]
+Timeout = Annotated[float | None, typer.Option(min=0.001, help="Seconds that a picture may take. [default: no limit]")]
+Engine = Annotated[str, typer.Option(help="local, or ray: on a cluster, or several GPUs (docs/scaling.md).")]
 Settings = Annotated[list[str] | None, typer.Option("--setting", help="Only this setting of the dataset. Repeatable.")]
 Results = Annotated[list[Path], typer.Argument(help="Result JSON files, or folders of them.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in place of the table.")]
@@ -92,12 +109,11 @@ Later = Annotated[str, typer.Option(help="The later rounds.")]
 def _choices(
     models: list[str], weights: list[str] | None, higher_is_better: bool | None, options: list[str] | None
 ) -> list[ModelChoice]:
-    """The models of a call, each with its weight file, direction and options."""
+    """The models of a call, suites taken apart, each with its weight file, direction and options."""
     from banana100_bench.harness import ModelChoice
+    from banana100_bench.models.suites import expand
 
-    doubled = [spec for spec in models if models.count(spec) > 1]
-    if doubled:
-        raise UsageError(f"model {doubled[0]}: given twice")
+    named, models = set(models), expand(models)
     if options and len(models) != 1:
         raise UsageError(f"--option {options[0]}: with several models it is not clear whose; name one model")
     if weights and len(weights) == 1 and "=" not in weights[0]:
@@ -110,10 +126,40 @@ def _choices(
     for spec in models:
         name = spec.partition(":")[2]
         file = files.pop(spec, None) or files.pop(name, None)
-        choices.append(ModelChoice(spec, Path(file) if file else None, higher_is_better, _pairs(options, "--option")))
+        own = Path(file) if file else None
+        choices.append(ModelChoice(spec, own, higher_is_better, _pairs(options, "--option"), spec not in named))
     if files:
         raise UsageError(f"--weights {next(iter(files))}: no such model in this call; choices: {', '.join(models)}")
     return choices
+
+
+def _machine(
+    device: str,
+    dtype: str,
+    workers: str,
+    threads: int | None,
+    batch: int,
+    repeats: int,
+    max_pixels: int | None,
+    timeout: float | None,
+    engine: str,
+) -> Machine:
+    from banana100_bench.harness import Machine
+
+    if workers != "auto" and not workers.isdecimal():
+        raise UsageError(f"--workers {workers}: expected auto or a number from 0")
+    if engine not in ("local", "ray"):
+        raise UsageError(f"--engine {engine}: choices: local, ray")
+    count = None if workers == "auto" else int(workers)
+    return Machine(device, dtype, count, threads, batch, repeats, max_pixels, timeout, engine)
+
+
+def _tell_skipped(skipped: list[str]) -> None:
+    """Say which models of a suite have no scores, and fail: they were asked for."""
+    for line in skipped:
+        print(f"skipped: {line}", file=sys.stderr)
+    if skipped:
+        raise BananaError(f"{len(skipped)} models of the suite cannot be opened here; the others are done")
 
 
 @app.command()
@@ -241,6 +287,15 @@ def score(
     weights: Weights = None,
     higher_is_better: Direction = None,
     option: Options = None,
+    device: Device = "cpu",
+    dtype: Dtype = "float32",
+    workers: Workers = "auto",
+    threads: Threads = None,
+    batch: Batch = 1,
+    repeats: Repeats = 1,
+    max_pixels: MaxPixels = None,
+    timeout: Timeout = None,
+    engine: Engine = "local",
 ) -> None:
     """Score images with one or more models; no verdict."""
     from banana100_bench import harness
@@ -248,9 +303,14 @@ def score(
     from banana100_bench.protocol import parse_rounds
 
     choices = _choices(models, weights, higher_is_better, option)
+    machine = _machine(device, dtype, workers, threads, batch, repeats, max_pixels, timeout, engine)
     selection = open_data(data, rounds=parse_rounds(rounds), settings=setting)
-    for choice in choices:
-        print(harness.score(choice, selection, store).summary())
+    reports, skipped = harness.score_all(choices, selection, store, machine)
+    for report in reports:
+        print(report.summary())
+    _tell_skipped(skipped)
+    for report in reports:
+        report.check()
 
 
 @app.command()
@@ -276,6 +336,15 @@ def evaluate(
     weights: Weights = None,
     higher_is_better: Direction = None,
     option: Options = None,
+    device: Device = "cpu",
+    dtype: Dtype = "float32",
+    workers: Workers = "auto",
+    threads: Threads = None,
+    batch: Batch = 1,
+    repeats: Repeats = 1,
+    max_pixels: MaxPixels = None,
+    timeout: Timeout = None,
+    engine: Engine = "local",
     as_json: AsJson = False,
 ) -> None:
     """Score models and judge them: does the score fall as the images degrade?"""
@@ -288,17 +357,20 @@ def evaluate(
     compared = Rounds(baseline, parse_rounds(later) or ())
     more = parse_rounds(more_rounds) if more_rounds else ()
     selection = open_data(data, rounds=None if more is None else {*compared.all, *more}, settings=setting)
-    results = [
-        harness.evaluate(choice, selection, rounds=compared, store=store, controls=controls) for choice in choices
-    ]
+    machine = _machine(device, dtype, workers, threads, batch, repeats, max_pixels, timeout, engine)
+    results, skipped = harness.evaluate_all(
+        choices, selection, rounds=compared, store=store, controls=controls, machine=machine
+    )
     saved = harness.save(results, selection, out)
     if as_json:
         _print_json(results)
+        _tell_skipped(skipped)
         return
     show(results)
     print("\nFiles:")
     for path in saved:
         print(f"  {path}")
+    _tell_skipped(skipped)
 
 
 def _print_json(results: list[Result]) -> None:

@@ -50,7 +50,7 @@ def run(out: Path, weights: Mapping[str, Path]) -> None:
     choices = [ModelChoice(spec) for spec in MODELS]
     choices += [ModelChoice(f"pyiqa:{name}", weights=file) for name, file in weights.items()]
     selection = open_data(dataset, rounds={1, 5, 10, 20, *CURVE_ROUNDS})
-    judged = [harness.evaluate(choice, selection, store=store) for choice in choices]
+    judged, _ = harness.evaluate_all(choices, selection, store=store)
     files = harness.save(judged, selection, results)
 
     print("4/4  the leaderboard, recomputed from the raw scores")

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.protocol import Rounds
 
 _LOG = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from banana100_bench.data import Selection
-    from banana100_bench.models.base import Model
+    from banana100_bench.engine.scheduler import Plan
+    from banana100_bench.models import Model
     from banana100_bench.result_schema import ControlScore
     from banana100_bench.results import Result
     from banana100_bench.scoring import ScoreReport
@@ -26,32 +29,134 @@ class ModelChoice:
     """A model as a person names it: its spec, and what the spec alone does not say.
 
     spec: as ``pyiqa:piqe`` (see models/). weights: a weight file. higher_is_better: the direction
-    where the model does not declare it. options: passed to the model.
+    where the model does not declare it. options: passed to the model. of_suite: named by a suite and not by itself.
     """
 
     spec: str
     weights: Path | None = None
     higher_is_better: bool | None = None
     options: Mapping[str, Any] | None = None
+    of_suite: bool = False
 
 
-def score(model: ModelChoice | str, data: Selection, store: Path) -> ScoreReport:
+@dataclass(frozen=True)
+class Machine:
+    """How to use the machine; every default is what serves most.
+
+    device: auto, cpu, cuda, cuda:1 or mps. dtype: float32, bfloat16 or float16. workers: processes, 0 for this
+    process itself, None for as many as there are cores for (as memory admits them: engine/scheduler.py).
+    threads: for each, None for what the cores allow. batch: the most pictures at a time, for models that take
+    several. repeats: how often a model that draws random numbers is asked. max_pixels: larger pictures are made
+    smaller. timeout: seconds for a picture. engine: local or ray.
+    """
+
+    device: str = "cpu"
+    dtype: str = "float32"
+    workers: int | None = None
+    threads: int | None = None
+    batch: int = 1
+    repeats: int = 1
+    max_pixels: int | None = None
+    timeout: float | None = None
+    engine: str = "local"
+
+    def plan(self, models: Sequence[Model], images: int) -> Plan:
+        """The plan for these models and so many images; UsageError for what cannot be done here."""
+        from banana100_bench.engine import machine
+        from banana100_bench.engine.scheduler import Plan
+        from banana100_bench.models.base import looks
+
+        workers, cores = self.workers, machine.cores()
+        forks = sys.platform == "linux" and self.device == "cpu"
+        if workers is None:
+            workers = min(images, max(1, cores // (self.threads or 1)))
+            if not forks or not any(map(looks, models)):
+                workers = 0
+            elif any(model.info.kind == "command" for model in models):
+                workers = 1  # each worker would start its own program
+        elif workers and not forks:
+            raise UsageError(f"--workers {workers}: only on the CPU of Linux; use 0, or --engine ray")
+        if self.timeout is not None and not workers:
+            if self.workers == 0 or not forks:
+                raise UsageError(f"--timeout {self.timeout:g}: needs worker processes, on the CPU of Linux")
+            workers = 1
+        return Plan(
+            workers=workers,
+            threads=self.threads,
+            cores=cores,
+            batch=self.batch,
+            repeats=self.repeats,
+            max_pixels=self.max_pixels,
+            timeout=self.timeout,
+        )
+
+
+def score(model: ModelChoice | str, data: Selection, store: Path, machine: Machine | None = None) -> ScoreReport:
     """Score every image of `data` with `model`, keeping the scores in the folder `store`.
 
     What the store already holds is not computed again. BananaError if every image fails.
     """
-    from banana100_bench import scoring
+    (report,), _ = score_all([model], data, store, machine)
+    return report.check()
+
+
+def score_all(
+    models: Sequence[ModelChoice | str], data: Selection, store: Path, machine: Machine | None = None
+) -> tuple[list[ScoreReport], list[str]]:
+    """Score every image of `data` with every model, in one process start and with one decode of each image.
+
+    Also gives one line for each model of a suite that cannot be opened here; a model that was named by itself
+    raises what opening it raises, before anything is scored.
+    """
     from banana100_bench.store import ScoreStore
 
-    return scoring.score(_open(model), data, ScoreStore(store))
+    machine = machine or Machine()
+    opened, skipped = _open_all(models, machine)
+    return _score(opened, data, ScoreStore(store), machine), skipped
 
 
-def _open(model: ModelChoice | str) -> Model:
+def _score(
+    opened: Sequence[tuple[ModelChoice, Model]], data: Selection, store: ScoreStore, machine: Machine
+) -> list[ScoreReport]:
+    from banana100_bench import scoring
+
+    if machine.engine == "ray":
+        from banana100_bench.engine import ray_engine
+
+        return ray_engine.score_all(opened, data, store, machine)
+    models = [model for _, model in opened]
+    return scoring.score_all(models, data, store, machine.plan(models, len(data.rows)))
+
+
+def _open_all(
+    models: Sequence[ModelChoice | str], machine: Machine
+) -> tuple[list[tuple[ModelChoice, Model]], list[str]]:
+    """The models that can be opened, and a line for each of a suite that cannot."""
+    opened, skipped = [], []
+    for model in models:
+        choice = ModelChoice(model) if isinstance(model, str) else model
+        try:
+            opened.append((choice, open_choice(choice, machine)))
+        except BananaError as error:
+            if not choice.of_suite:
+                raise
+            skipped.append(str(error))
+    if not opened:
+        raise BananaError(f"no model of the suite can be opened here; the first: {skipped[0]}")
+    return opened, skipped
+
+
+def open_choice(choice: ModelChoice, machine: Machine) -> Model:
+    """The model, ready to score on that machine."""
     from banana100_bench.models import open_model
 
-    choice = ModelChoice(model) if isinstance(model, str) else model
     return open_model(
-        choice.spec, weights=choice.weights, higher_is_better=choice.higher_is_better, options=choice.options
+        choice.spec,
+        weights=choice.weights,
+        higher_is_better=choice.higher_is_better,
+        options=choice.options,
+        device=machine.device,
+        dtype=machine.dtype,
     )
 
 
@@ -63,6 +168,7 @@ def evaluate(
     more_rounds: Collection[int] = (),
     store: Path = Path("scores"),
     controls: bool = True,
+    machine: Machine | None = None,
 ) -> Result:
     """Score `model` on the dataset `data` and judge it by the degradation-ordering criteria.
 
@@ -71,47 +177,79 @@ def evaluate(
     more_rounds: scored as well, for curves and correlations; they change neither verdict nor rank.
     controls: score harmless edits of the initial images as well, for false-alarm rates (see controls.py).
     """
-    from banana100_bench import scoring
     from banana100_bench.data import open_data
-    from banana100_bench.results import make_result
-    from banana100_bench.store import ScoreStore
 
     rounds = rounds or Rounds()
     if isinstance(data, str | Path):
         data = open_data(data, rounds={*rounds.all, *more_rounds})
-    opened = _open(model)
-    report = scoring.score(opened, data, ScoreStore(store))
-    for line in report.warnings:
-        _LOG.warning("%s: %s", report.info.id, line)
-    controlled = _score_controls(opened, data, ScoreStore(store)) if controls else []
-    return make_result(report.info, data, report.scores, rounds, controlled)
+    (result,), _ = evaluate_all([model], data, rounds=rounds, store=store, controls=controls, machine=machine)
+    return result
 
 
-def _score_controls(model: Model, data: Selection, store: ScoreStore) -> list[ControlScore]:
-    """The scores of the controls; none where the dataset has no initial images or the model only knows its own."""
+def evaluate_all(
+    models: Sequence[ModelChoice | str],
+    data: Selection,
+    *,
+    rounds: Rounds | None = None,
+    store: Path = Path("scores"),
+    controls: bool = True,
+    machine: Machine | None = None,
+) -> tuple[list[Result], list[str]]:
+    """Score `models` together and judge each; also one line for each model of a suite that cannot be opened.
+
+    BananaError if a model failed on every image; the scores of the others are in the store by then.
+    """
+    from banana100_bench.results import make_result
+    from banana100_bench.store import ScoreStore
+
+    rounds, machine = rounds or Rounds(), machine or Machine()
+    opened, skipped = _open_all(models, machine)
+    reports = [report.check() for report in _score(opened, data, ScoreStore(store), machine)]
+    for report in reports:
+        for line in report.warnings:
+            _LOG.warning("%s: %s", report.info.id, line)
+    controlled = _score_controls([model for _, model in opened], data, ScoreStore(store), machine) if controls else {}
+    results = [
+        make_result(report.info, data, report.scores, rounds, controlled.get(number, []))
+        for number, report in enumerate(reports)
+    ]
+    return results, skipped
+
+
+def _score_controls(
+    models: Sequence[Model], data: Selection, store: ScoreStore, machine: Machine
+) -> dict[int, list[ControlScore]]:
+    """The scores of the controls, by the model's place; none where the dataset has no initial images or the model
+    only knows its own."""
     from banana100_bench import scoring
     from banana100_bench.controls import make_controls
-    from banana100_bench.errors import BananaError
     from banana100_bench.result_schema import ControlScore
 
-    made = make_controls(data) if model.info.kind != "file" else None  # a score file has no score of new images
+    numbers = [number for number, model in enumerate(models) if model.info.kind != "file"]
+    made = make_controls(data) if numbers else None  # a score file has no score of new images
     if made is None:
-        return []
-    try:
-        scores = scoring.score(model, made, store).scores
-    except BananaError as error:
-        _LOG.warning("%s: no false-alarm rates, as the controls cannot be scored: %s", model.info.id, error)
-        return []
-    return [
-        ControlScore(
-            initial_image=image,
-            control=control,
-            sha256=scores[name].sha256,
-            score=scores[name].score,
-            status=scores[name].status,  # type: ignore[arg-type]
-        )
-        for name, (image, control) in made.names.items()
-    ]
+        return {}
+    able = [models[number] for number in numbers]
+    found = {}
+    for number, report in zip(
+        numbers, scoring.score_all(able, made, store, machine.plan(able, len(made.rows))), strict=True
+    ):
+        try:
+            scores = report.check().scores
+        except BananaError as error:
+            _LOG.warning("%s: no false-alarm rates, as the controls cannot be scored: %s", report.info.id, error)
+            continue
+        found[number] = [
+            ControlScore(
+                initial_image=image,
+                control=control,
+                sha256=scores[name].sha256,
+                score=scores[name].score,
+                status=scores[name].status,  # type: ignore[arg-type]
+            )
+            for name, (image, control) in made.names.items()
+        ]
+    return found
 
 
 def save(results: Sequence[Result], data: Selection, out: Path) -> list[Path]:

@@ -89,6 +89,16 @@ def _webp_complete(data: bytes) -> bool:
 _COMPLETE = {"PNG": _png_complete, "JPEG": _jpeg_complete, "WEBP": _webp_complete}
 
 
+def shrink(picture: Image.Image, max_pixels: int | None) -> Image.Image:
+    """`picture` itself if it has at most `max_pixels`, else made smaller (Lanczos, aspect kept) so that it has."""
+    pixels = picture.width * picture.height
+    if max_pixels is None or pixels <= max_pixels:
+        return picture
+    scale = (max_pixels / pixels) ** 0.5
+    size = max(1, int(picture.width * scale)), max(1, int(picture.height * scale))
+    return picture.resize(size, 1)  # 1: Lanczos
+
+
 def decode(data: bytes, name: str) -> Image.Image:
     """The picture as 8-bit RGB by the decode policy above; BananaError, naming `name`, where it cannot be read."""
     from PIL import Image, ImageOps

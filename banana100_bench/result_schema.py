@@ -230,7 +230,7 @@ class RawScore(Strict):
 
     sha256: Sha256
     score: float | None
-    status: Literal["ok", "nan", "failed"]
+    status: Literal["ok", "nan", "failed", "timeout", "parse_error"]
 
     @model_validator(mode="after")
     def _has_score(self) -> RawScore:

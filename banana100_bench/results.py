@@ -61,7 +61,7 @@ __all__ = [
     "score_problems",
 ]
 
-STATUS_CODES = {"ok": OK, "nan": NAN, "failed": FAILED}
+STATUS_CODES = {"ok": OK, "nan": NAN, "failed": FAILED, "timeout": FAILED, "parse_error": FAILED}
 
 
 class Data(Protocol):

@@ -1,22 +1,25 @@
-"""The scoring loop: one model over the images of a selection, through the store."""
+"""The scoring loop: models over the images of a selection, through the store; one decode feeds them all."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import math
+import statistics
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+from banana100_bench import selftest
+from banana100_bench.engine.scheduler import Need, Plan, Scheduler, describe
 from banana100_bench.errors import BananaError
-from banana100_bench.models.base import Model, ModelInfo, Noting, Picture
+from banana100_bench.models.base import Model, ModelInfo, Noting, looks
 from banana100_bench.progress import progress
 from banana100_bench.records import Row
-from banana100_bench.store import STATUSES, Score, ScoreStore
+from banana100_bench.store import RETRIED, STATUSES, ModelScores, Score, ScoreStore
 
-MAX_MESSAGE = 500
+__all__ = ["Images", "Plan", "ScoreReport", "score", "score_all"]
 
 
 class Images(Protocol):
@@ -40,7 +43,8 @@ class ScoreReport:
 
     info: the model, its direction included. scores: of every selected row, by image_id.
     computed: images that the model was run on; the other rows had a score in the store, or the same
-        pixels as another row. seconds: wall time of it all. notes: what a person should be told, a line each.
+        pixels as another row. seconds: wall time of it all, which models scored together share.
+    notes: what a person should be told, a line each.
     """
 
     info: ModelInfo
@@ -68,7 +72,8 @@ class ScoreReport:
 
     def summary(self) -> str:
         """A few lines for the terminal."""
-        counts = ", ".join(f"{count} {status}" for status, count in self.counts.items())
+        shown = ((status, count) for status, count in self.counts.items() if count or status in ("ok", "nan", "failed"))
+        counts = ", ".join(f"{count} {status}" for status, count in shown)
         lines = [
             f"{self.info.id}: {len(self.scores)} images: {counts}; {self.computed} computed, {self.reused} reused, "
             f"{self.seconds:.1f} s; {'higher' if self.info.higher_is_better else 'lower'} is better"
@@ -81,72 +86,140 @@ class ScoreReport:
         lines = [f"{count} x {message}" for message, count in self.failures[:3]]
         if len(self.failures) > 3:
             lines.append(f"and {len(self.failures) - 3} other messages")
-        if self.counts["failed"]:
+        if any(self.counts[status] for status in RETRIED):
             lines.append("failed images are tried again on the next run")
+        spreads = [score.spread for score in self.scores.values() if score.spread is not None]
+        if spreads:
+            lines.append(
+                f"random numbers: the repeats of an image differ by a standard deviation of "
+                f"{statistics.median(spreads):.3g} (median), {max(spreads):.3g} (largest)"
+            )
         return [*lines, *self.notes]
 
+    def check(self) -> ScoreReport:
+        """Itself; BananaError if not one image has a score."""
+        if not self.counts["ok"] and not self.counts["nan"]:
+            first = next(iter(self.scores.values()))
+            raise BananaError(f"{self.info.id}: every image failed ({len(self.scores)}): {first.message}")
+        return self
 
-def score(model: Model, selection: Images, store: ScoreStore) -> ScoreReport:
-    """Score every image of `selection` with `model`, keeping each score in `store` as it comes.
 
-    An image is scored once for its SHA-256. What the store holds is not computed again, but a failed image
-    is. An error of the model makes that image "failed", NaN or an infinity makes it "nan" with that value as
-    message; neither ends the run. BananaError if nothing is selected, or if every image failed.
+def score(model: Model, selection: Images, store: ScoreStore, plan: Plan | None = None) -> ScoreReport:
+    """`score_all` of one model; BananaError also if every image failed."""
+    (report,) = score_all([model], selection, store, plan)
+    return report.check()
+
+
+def score_all(
+    models: Sequence[Model], selection: Images, store: ScoreStore, plan: Plan | None = None
+) -> list[ScoreReport]:
+    """Score every image of `selection` with every model, keeping each score in `store` as it comes.
+
+    An image is decoded once for all models, and scored once for its SHA-256. What the store holds is not
+    computed again, but an image that failed or took too long is. An error of a model makes that image
+    "failed", NaN or an infinity makes it "nan" with that value as message; neither ends the run.
+    plan: how to use the machine; default: one image after the other, in this process.
+    BananaError if nothing is selected.
     """
     start = time.perf_counter()
+    plan = plan or Plan()
     rows = selection.rows
     if not rows:
         raise BananaError("nothing to score: no image is selected")
-    info = model.info
-    notes = [*store.other_versions(info), *(model.notes(rows) if isinstance(model, Noting) else ())]
-    computed = 0
-    with store.open(info) as scores:
+    infos = [asked_info(model, plan) for model in models]
+    notes = [
+        [*store.other_versions(info), *(model.notes(rows) if isinstance(model, Noting) else ())]
+        for model, info in zip(models, infos, strict=True)
+    ]
+    computed = [0] * len(models)
+    with contextlib.ExitStack() as stack:
+        kept = [stack.enter_context(store.open(info)) for info in infos]
 
-        def missing(sha256: str) -> bool:
-            known = scores.get(sha256)
-            return known is None or known.status == "failed"
+        def missing(row: Row) -> list[int]:
+            return [number for number, scores in enumerate(kept) if lacks(scores, row)]
 
-        todo = {row.sha256: row.image_id for row in reversed(rows) if missing(row.sha256)}
-        reused = len(rows) - len(todo)
-        what = f"{info.id} ({reused} of {len(rows)} reused)" if reused else info.id
-        if todo:
-            with progress(what, len(todo)) as advance:
-                for row, data in selection.subset(set(todo.values())).images():
-                    if missing(row.sha256):  # another process may have been faster
-                        scores.append(measure(model, row, data))
-                        computed += 1
+        lacking = {row.sha256: (row.image_id, count) for row in reversed(rows) if (count := len(missing(row)))}
+        total = sum(count for _, count in lacking.values())
+        facts = [store.facts(info) for info in infos]
+        if total:
+            needs = [_need(fact) for fact in facts]
+            scheduler = Scheduler(models, plan, needs, decode=any(map(looks, models)))
+            untested = [
+                number
+                for number, model in enumerate(models)
+                if looks(model) and "selftest" not in facts[number] and any(lacks(kept[number], row) for row in rows)
+            ]
+            if untested:
+                selftest.pictures()  # drawn once, before there are workers
+            with progress(_what(infos, len(rows), lacking), total, _unit(models)) as advance:
+
+                def keep(number: int, found: Score) -> None:
+                    kept[number].append(found)
+                    computed[number] += 1
                     advance(1)
-        found = {row.image_id: _of(row, scores.get(row.sha256)) for row in rows}
-    report = ScoreReport(info, found, computed, time.perf_counter() - start, notes)
-    if report.counts["failed"] == len(rows):
-        raise BananaError(f"{info.id}: every image failed ({len(rows)}): {found[rows[0].image_id].message}")
-    return report
+
+                todo = selection.subset({name for name, _ in lacking.values()}).images()
+                scheduler.run(todo, missing, keep, untested)
+            for number, info in enumerate(infos):
+                if number in scheduler.tested:
+                    facts[number]["selftest"] = list(scheduler.tested[number])
+                if needs[number].bytes:
+                    facts[number]["need"] = dataclasses.asdict(needs[number])
+                if facts[number] != store.facts(info):
+                    store.keep_facts(info, facts[number])
+                notes[number] += describe(scheduler.plan, info.id, needs[number])
+            share = scheduler.waited / max(1e-9, scheduler.waited + scheduler.busy)
+            if not plan.workers and share > 0.1:
+                notes[0].append(f"the models waited for decoding {share:.0%} of the time")
+        for number, model in enumerate(models):
+            if looks(model) and "selftest" in facts[number]:
+                told = selftest.verdict(facts[number]["selftest"], model.info.higher_is_better)
+                notes[number] += [told] if told else []
+        found = [{row.image_id: of(row, scores.get(row.sha256)) for row in rows} for scores in kept]
+    seconds = time.perf_counter() - start
+    return [
+        ScoreReport(info, found[number], computed[number], seconds, notes[number]) for number, info in enumerate(infos)
+    ]
 
 
-def measure(model: Model, row: Row, data: bytes) -> Score:
-    """The score of one encoded image; whatever the model raises (but KeyboardInterrupt) makes it "failed"."""
-    start = time.perf_counter()
-    value, message = None, None
+def asked_info(model: Model, plan: Plan) -> ModelInfo:
+    """The model's info, with what of the plan changes its scores."""
+    own: dict[str, Any] = {}
+    if plan.repeats > 1:
+        own["repeats"] = plan.repeats
+    if plan.max_pixels is not None and looks(model):
+        own["max_pixels"] = plan.max_pixels
+    return dataclasses.replace(model.info, options={**model.info.options, **own})
+
+
+def lacks(scores: ModelScores, row: Row) -> bool:
+    """Whether the image is to be scored, for the first time or once more."""
+    known = scores.get(row.sha256)
+    return known is None or known.status in RETRIED
+
+
+def _need(facts: Mapping[str, Any]) -> Need:
+    """The need that was measured before, or one that is not known; the file may be of a stranger."""
     try:
-        value = float(model.score(Picture(row, data)))
-    except (Exception, SystemExit) as error:
-        status, message = "failed", _message(error)
-    else:
-        status = "ok" if math.isfinite(value) else "nan"
-        if status == "nan":
-            value, message = None, f"the model gave {value}"
-    seconds = round(time.perf_counter() - start, 6)
-    return Score(image_id=row.image_id, sha256=row.sha256, score=value, status=status, message=message, seconds=seconds)
+        need = Need(**facts["need"])
+        return need if need.bytes is None or (need.bytes > 0 and need.pixels > 0) else Need()
+    except (KeyError, TypeError):
+        return Need()
 
 
-def _message(error: BaseException) -> str:
-    """One printable line: "Type: message", or the message alone where it is one of ours."""
-    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    text = first if isinstance(error, BananaError) else f"{type(error).__name__}: {first}".rstrip(": ")
-    return "".join(char if char.isprintable() else "?" for char in text)[:MAX_MESSAGE]
+def _unit(models: Sequence[Model]) -> str:
+    return "images" if len(models) == 1 else "scores"
 
 
-def _of(row: Row, score: Score | None) -> Score:
+def _what(infos: Sequence[ModelInfo], rows: int, lacking: Collection[str]) -> str:
+    if len(infos) > 1:
+        return f"{len(infos)} models"
+    reused = rows - len(lacking)
+    return f"{infos[0].id} ({reused} of {rows} reused)" if reused else infos[0].id
+
+
+def of(row: Row, score: Score | None) -> Score:
+    """`score`, which other rows may share, as that of `row`; BananaError where there is none."""
     if score is None:
         raise BananaError(f"{row.image_id}: the dataset gave no image for this row")
     return dataclasses.replace(score, image_id=row.image_id)

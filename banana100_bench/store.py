@@ -26,12 +26,14 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from banana100_bench.errors import BananaError
+from banana100_bench.files import dump_json, write_text
 from banana100_bench.records import to_name
 
 if TYPE_CHECKING:
     from banana100_bench.models.base import ModelInfo
 
-STATUSES = ("ok", "nan", "failed")
+STATUSES = ("ok", "nan", "failed", "timeout", "parse_error")
+RETRIED = ("failed", "timeout")  # on the next run; the others would come out the same
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -40,8 +42,12 @@ class Score:
     """What one model said of one image.
 
     score: raw, in the model's own direction; None unless status is "ok" (which means finite).
-    status: one of STATUSES. message: why it failed, or which value was not finite, else None.
-    seconds: wall time of the model on it, decoding included if the model looks at pixels.
+    status: one of STATUSES. message: why there is no score, which value was not finite, or the reply that
+        holds no number; else None.
+    seconds: wall time of the model on it, without decoding. width, height: of the picture as the model saw
+        it, in pixels; None where nothing was decoded. decode_policy: of images.py, likewise.
+    threads: of PyTorch and the like; their number moves the last digits of some models.
+    batch: how many pictures the model was given together. spread: standard deviation over the repeats.
     """
 
     image_id: str
@@ -50,6 +56,12 @@ class Score:
     status: str
     message: str | None = None
     seconds: float = 0.0
+    width: int | None = None
+    height: int | None = None
+    decode_policy: int | None = None
+    threads: int | None = None
+    batch: int = 1
+    spread: float | None = None
 
 
 def _key(info: ModelInfo) -> dict[str, Any]:
@@ -78,6 +90,21 @@ class ScoreStore:
     def open(self, info: ModelInfo) -> ModelScores:
         """The scores of this version of the model, for reading and appending; use it in a ``with`` statement."""
         return ModelScores(self.path(info), _key(info))
+
+    def facts(self, info: ModelInfo) -> dict[str, Any]:
+        """What was found out about this version of the model besides its scores; {} if nothing, or nothing sound."""
+        try:
+            found = json.loads(self._facts_path(info).read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}  # it is found out again
+        return found if isinstance(found, dict) else {}
+
+    def keep_facts(self, info: ModelInfo, facts: dict[str, Any]) -> None:
+        """Keep `facts` beside the scores, in the place of earlier ones."""
+        write_text(self._facts_path(info), dump_json(facts))
+
+    def _facts_path(self, info: ModelInfo) -> Path:
+        return self.path(info).with_suffix(".facts.json")
 
     def other_versions(self, info: ModelInfo) -> list[str]:
         """One line for each other version of the same model in the store: in what it differs, and its file."""
@@ -146,11 +173,11 @@ class ModelScores:
     def append(self, score: Score) -> Score:
         """Keep `score`; return the score that stands.
 
-        That is another process's if it came first with one that has not failed.
+        That is another process's if it came first with one that is not to be tried again.
         """
         with self._locked():
             standing = self._scores.get(score.sha256)
-            if standing is not None and standing.status != "failed":
+            if standing is not None and standing.status not in RETRIED:
                 return standing
             self._write(_line(dataclasses.asdict(score)))
             self._refresh()
@@ -242,6 +269,11 @@ def _score(path: Path, number: int, row: dict[str, Any]) -> Score:
         or not (finite if score.status == "ok" else value is None)
         or not isinstance(score.message, str | None)
         or not isinstance(seconds, int | float)
+        or not isinstance(score.spread, int | float | None)
+        or not isinstance(score.batch, int)
+        or any(
+            not isinstance(fact, int | None) for fact in (score.width, score.height, score.decode_policy, score.threads)
+        )
     ):
         raise BananaError(
             f"{path} line {number}: not a score: expected image_id, sha256 (64 hex digits), status (one of "

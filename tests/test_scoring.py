@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from banana100_bench.errors import BananaError
+from banana100_bench.measure import MAX_MESSAGE
 from banana100_bench.models import open_model
-from banana100_bench.scoring import MAX_MESSAGE, score
+from banana100_bench.scoring import score
 from banana100_bench.store import ScoreStore
 from tests.models.making import Images, Model, chain, encoded, picture, texture
 
@@ -21,7 +22,7 @@ def test_every_image_gets_its_score_and_a_rerun_computes_nothing(tmp_path):
     images, model = chain(4), Model(lambda number: number / 8)
     report = score(model, images, ScoreStore(tmp_path))
     assert {number: found.score for number, found in by_round(report).items()} == {1: 0.125, 2: 0.25, 3: 0.375, 4: 0.5}
-    assert report.counts == {"ok": 4, "nan": 0, "failed": 0}
+    assert report.counts == {"ok": 4, "nan": 0, "failed": 0, "timeout": 0, "parse_error": 0}
     assert (report.computed, report.reused, report.info) == (4, 0, model.info)
     again = score(model, images, ScoreStore(tmp_path))
     assert (again.computed, again.reused, again.scores) == (0, 4, report.scores)
@@ -74,7 +75,7 @@ def test_errors_and_infinities_end_as_statuses(tmp_path):
     assert found[8] == ("nan", None, "the model gave -inf")
     assert found[9] == ("failed", None, "ValueError: could not convert string to float: 'word'")
     assert found[10][:2] == ("failed", None)
-    assert report.counts == {"ok": 2, "nan": 3, "failed": 6}
+    assert (report.counts["ok"], report.counts["nan"], report.counts["failed"]) == (2, 3, 6)
     assert "11 images: 2 ok, 3 nan, 6 failed; 11 computed, 0 reused" in report.summary()
     assert report.summary().count(" 1 x ") == 3
     assert "and 6 other messages" in report.summary()
@@ -85,7 +86,7 @@ def test_failed_images_are_tried_again_and_nan_is_kept(tmp_path):
     healed = Model(float)
     report = score(healed, chain(8), ScoreStore(tmp_path))
     assert healed.calls == [2, 3, 4, 5]
-    assert report.counts == {"ok": 5, "nan": 3, "failed": 0}
+    assert (report.counts["ok"], report.counts["nan"], report.counts["failed"]) == (5, 3, 0)
 
 
 def test_an_image_that_does_not_decode_is_a_failed_score(tmp_path):
@@ -199,6 +200,6 @@ def test_two_processes_on_one_store_neither_corrupt_nor_double(tmp_path):
     results = [process.communicate(timeout=60) for process in both]
     assert [process.returncode for process in both] == [0, 0], results
     assert all(int(out.split()[2]) == 30 for out, _ in results)
-    (file,) = (tmp_path / "store").iterdir()
+    (file,) = (tmp_path / "store").glob("*.jsonl")
     _, *rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert sorted(row["score"] for row in rows) == [number / 3 for number in range(1, 31)]

@@ -6,12 +6,11 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from banana100_bench import images
 from banana100_bench.errors import UsageError, unknown_name
-from banana100_bench.models.base import ModelInfo, Picture, library_versions, refuse, settle_direction
+from banana100_bench.models.base import Asked, ModelInfo, Option, Picture, library_versions, refuse, settle_direction
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,52 +64,104 @@ def negative_noise(picture: Picture) -> float:
     return -noise_sigma(np.asarray(picture.rgb))
 
 
+def sharpness(picture: Picture) -> float:
+    """Variance of the Laplacian of the luma, the common measure of focus: higher is sharper, and noisier."""
+    luma = _luma(picture)
+    inner = luma[1:-1, 1:-1]
+    return float((luma[:-2, 1:-1] + luma[2:, 1:-1] + luma[1:-1, :-2] + luma[1:-1, 2:] - 4 * inner).var())
+
+
+def jpeg_quality(picture: Picture) -> float:
+    """Quality as if JPEG had spoiled it, about 1 to 10, higher is better; NaN where the picture is flat.
+
+    Wang, Sheikh and Bovik, "No-reference perceptual quality assessment of JPEG compressed images", ICIP
+    2002, with the constants of their code: blockiness at every 8th pixel, activity and zero crossings of the
+    differences of neighbours, along both axes.
+    """
+    luma = _luma(picture)
+    parts = [sum(pair) / 2 for pair in zip(_block_facts(luma), _block_facts(luma.T), strict=True)]
+    if min(parts) <= 0:
+        return math.nan
+    blocks, activity, crossings = parts
+    return -245.8909 + 261.9373 * blocks**-0.02398886 * activity**0.01601664 * crossings**0.00642859
+
+
+def _block_facts(luma: np.ndarray) -> tuple[float, float, float]:
+    """Blockiness, activity and rate of zero crossings along the rows of H x W `luma` in grey levels."""
+    import numpy as np
+
+    width = luma.shape[1]
+    if width < 16:
+        raise ValueError(f"{luma.shape[1]} x {luma.shape[0]} pixels, expected at least 16 x 16")
+    steps = np.diff(luma, axis=1)
+    blocks = float(np.abs(steps[:, 7 : 8 * (width // 8 - 1) : 8]).mean())
+    activity = (8 * float(np.abs(steps).mean()) - blocks) / 7
+    signs = np.sign(steps)
+    return blocks, activity, float((signs[:, :-1] * signs[:, 1:] < 0).mean())
+
+
+def _luma(picture: Picture) -> np.ndarray:
+    """H x W float64 in grey levels, by the weights of Rec. 601, not rounded."""
+    import numpy as np
+
+    return np.asarray(picture.rgb) @ np.array([0.299, 0.587, 0.114])
+
+
+def step_leak(picture: Picture) -> float:
+    """Minus the round. It looks at no pixel and reads the answer off the label: a CHEAT, perfect by construction.
+
+    It is here so that a board can be seen to show it as such, and so that a metric that does as well is suspected.
+    """
+    return -float(picture.row.round)
+
+
 @dataclass(frozen=True)
 class Baseline:
     """A baseline as a model (models/base.py)."""
 
     info: ModelInfo
     function: Callable[[Picture], float]
+    pixels: bool = True
 
     def score(self, picture: Picture) -> float:
         return self.function(picture)
 
 
-_FUNCTIONS: dict[str, Callable[[Picture], float]] = {
+_BLIND: dict[str, Callable[[Picture], float]] = {
     "constant": constant,
     "file-size": file_size,
-    "noise": negative_noise,
+    "step-leak": step_leak,
 }
-NAMES = ("constant", "random", "file-size", "noise")
+_SEEING: dict[str, Callable[[Picture], float]] = {
+    "noise": negative_noise,
+    "sharpness": sharpness,
+    "jpeg-quality": jpeg_quality,
+}
+NAMES = ("constant", "random", "file-size", "noise", "sharpness", "jpeg-quality", "step-leak")
 
 
-def open_baseline(
-    spec: str,
-    *,
-    weights: Path | None,
-    higher_is_better: bool | None,
-    options: Mapping[str, str | int | float | bool],
-) -> Baseline:
+def open_baseline(spec: str, asked: Asked) -> Baseline:
     """``baseline:NAME``, NAME being one of NAMES; ``random`` takes the option ``seed`` (an integer, default 0)."""
     name = spec.partition(":")[2]
     if name not in NAMES:
         raise unknown_name("baseline", name, NAMES)
-    refuse(spec, weights=weights)
-    settle_direction(spec, True, higher_is_better, "")
-    own: dict[str, str | int | float | bool] = {}
+    refuse(spec, weights=asked.weights)
+    settle_direction(spec, True, asked.higher_is_better, "")
+    own: dict[str, Option] = {}
     if name == "random":
-        seed = _seed(spec, options)
+        seed = _seed(spec, asked.options)
         own = {"seed": seed}
         function: Callable[[Picture], float] = lambda picture: uniform(picture.row.sha256, seed)  # noqa: E731
     else:
-        refuse(spec, options=options)
-        function = _FUNCTIONS[name]
-    versions = library_versions("numpy", "pillow") if name == "noise" else library_versions()
+        refuse(spec, options=asked.options)
+        function = (_BLIND | _SEEING)[name]
+    seeing = name in _SEEING
+    versions = library_versions("numpy", "pillow") if seeing else library_versions()
     info = ModelInfo(id=spec, kind="baseline", higher_is_better=True, options=own, versions=versions)
-    return Baseline(info, function)
+    return Baseline(info, function, seeing)
 
 
-def _seed(spec: str, options: Mapping[str, str | int | float | bool]) -> int:
+def _seed(spec: str, options: Mapping[str, Option]) -> int:
     unknown = sorted(set(options) - {"seed"})
     if unknown:
         raise unknown_name(f"option of {spec}", unknown[0], ["seed"])

@@ -1,14 +1,18 @@
-"""The user's own Python function from an image to a number, as ``package.module:object`` or ``path.py:object``."""
+"""The user's own Python function or torch.nn.Module from an image to a number, as ``package.module:object``.
+
+Or ``path.py:object``, of a file.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import inspect
 import operator
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -16,8 +20,18 @@ from typing import Any
 
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.files import sha256_file
-from banana100_bench.models.base import ModelInfo, Picture, library_versions, refuse, settle_direction, to_number
-from banana100_bench.models.seeding import seeded
+from banana100_bench.models.base import (
+    Asked,
+    ModelInfo,
+    Option,
+    Picture,
+    library_versions,
+    refuse,
+    settle_direction,
+    to_number,
+    to_numbers,
+)
+from banana100_bench.models.tensors import autocast, rgb_tensor, weights_digest
 
 INPUTS = ("pil", "numpy", "torch")
 _BY_ANNOTATION = {"Image": "pil", "ndarray": "numpy", "NDArray": "numpy", "Tensor": "torch"}
@@ -35,10 +49,11 @@ class CallableModel:
     info: ModelInfo
     function: Callable[[Any], Any]
     input: str
+    device: str = "cpu"
+    dtype: str = "float32"
 
     def score(self, picture: Picture) -> float:
-        with seeded(picture.row.sha256):
-            return to_number(self._call(picture))
+        return to_number(self._call(picture))
 
     def _call(self, picture: Picture) -> Any:
         if self.input == "pil":
@@ -47,28 +62,33 @@ class CallableModel:
             import numpy as np
 
             return self.function(np.array(picture.rgb))
+        return self._call_torch([picture])
+
+    def _call_torch(self, pictures: Sequence[Picture]) -> Any:
         import torch
 
-        from banana100_bench.models.pyiqa_models import rgb_tensor
+        batch = torch.cat([rgb_tensor(picture, self.device) for picture in pictures])
+        with torch.inference_mode(), autocast(self.device, self.dtype):
+            return self.function(batch)
 
-        with torch.inference_mode():
-            return self.function(rgb_tensor(picture))
+
+class BatchedCallable(CallableModel):
+    """One that says ``batched = True``: it takes a tensor N x 3 x H x W and gives N numbers."""
+
+    def score_batch(self, pictures: Sequence[Picture]) -> list[float]:
+        return to_numbers(self._call_torch(pictures), len(pictures))
 
 
-def open_callable(
-    spec: str,
-    *,
-    weights: Path | None,
-    higher_is_better: bool | None,
-    options: Mapping[str, str | int | float | bool],
-) -> CallableModel:
+def open_callable(spec: str, asked: Asked) -> CallableModel:
     """Import the callable that `spec` names; its module's code runs, with the caller's rights.
 
-    The callable may carry the attributes ``higher_is_better`` (else the caller says) and ``input`` (one of
-    INPUTS; else the annotation of its first argument tells, else "pil"). The SHA-256 of the file it stands
-    in is among the options, so that an edited file is another model; what that file imports is not.
+    It may be a function, an object that can be called, or a class of torch.nn.Module, of which one is made.
+    The callable may carry the attributes ``higher_is_better`` (else the caller says), ``input`` (one of
+    INPUTS; else the annotation of its first argument tells, else "torch" for a module and "pil" for the rest)
+    and ``batched = True``. The options are handed to the function by keyword, or to the class when it is made; the
+    weight file, tensors alone, is loaded into a module. The SHA-256 of the file it stands in is among the
+    options, so that an edited file is another model; what that file imports is not.
     """
-    refuse(spec, weights=weights, options=options)
     place, _, name = spec.rpartition(":")
     module = _load_file(spec, Path(place)) if place.endswith(".py") else _load_module(spec, place)
     try:
@@ -76,22 +96,60 @@ def open_callable(
     except AttributeError as error:
         public = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         raise UsageError(f"{spec}: {place} has no {name!r}; callables there: {', '.join(public) or 'none'}") from error
-    if inspect.isclass(function) or not callable(function):
+    given = dict(asked.options)
+    network = _is_network(function)
+    if network and inspect.isclass(function):
+        try:
+            function = function(**given)
+        except Exception as error:
+            raise BananaError(f"{spec}: cannot make one: {type(error).__name__}: {str(error)[:300]}") from error
+    elif inspect.isclass(function) or not callable(function):
         kind = "a class; name an instance of it" if inspect.isclass(function) else type(function).__name__
         raise UsageError(f"{spec}: is {kind}, expected a function from an image to a number")
+    if not network:
+        refuse(spec, weights=asked.weights)
     declared = getattr(function, "higher_is_better", None)
     if declared is not None and not isinstance(declared, bool):
         raise UsageError(f"{spec}: its higher_is_better is {declared!r}, expected True or False")
-    direction = settle_direction(spec, declared, higher_is_better, f", or set {name}.higher_is_better = True or False")
-    form = _input(spec, function)
+    direction = settle_direction(
+        spec, declared, asked.higher_is_better, f", or set {name}.higher_is_better = True or False"
+    )
+    form = _input(spec, function, "torch" if network else "pil")
+    batched = form == "torch" and getattr(function, "batched", False) is True
+    if network:
+        _prepare(spec, function, asked)
+    elif given:
+        function = functools.partial(function, **given)
     info = ModelInfo(
         id=f"{Path(place).name}:{name}" if place.endswith(".py") else spec,
         kind="callable",
         higher_is_better=direction,
-        options=_source(module) | {"input": form},
+        weights_sha256=weights_digest(function) if network else None,
+        options=given | _source(module) | {"input": form} | (asked.torch_options() if form == "torch" else {}),
         versions=library_versions(*_PACKAGES[form]),
     )
-    return CallableModel(info, function, form)
+    return (BatchedCallable if batched else CallableModel)(info, function, form, asked.device, asked.dtype)
+
+
+def _is_network(thing: Any) -> bool:
+    """Whether it is a torch.nn.Module or a class of them; without importing PyTorch, which it must have done itself."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    return isinstance(thing, torch.nn.Module) or (inspect.isclass(thing) and issubclass(thing, torch.nn.Module))
+
+
+def _prepare(spec: str, network: Any, asked: Asked) -> None:
+    """Load the weights, if any, and make the network ready to be asked."""
+    import torch
+
+    if asked.weights is not None:
+        try:
+            network.load_state_dict(torch.load(asked.weights, map_location="cpu", weights_only=True))
+        except Exception as error:
+            line = (str(error).strip().splitlines() or [""])[0]
+            raise BananaError(f"{spec}: weights {asked.weights}: {type(error).__name__}: {line[:300]}") from error
+    network.eval().to(asked.device)
 
 
 def _load_module(spec: str, name: str) -> ModuleType:
@@ -103,7 +161,8 @@ def _load_module(spec: str, name: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             raise UsageError(
-                f"{spec}: no module {error.name}; a spec begins with pyiqa:, baseline:, scores:, a module or a file.py"
+                f"{spec}: no module {error.name}; a spec begins with pyiqa:, vlm:, command:, baseline:, scores:, a "
+                "module or a file.py"
             ) from error
         raise _cannot_import(spec, name, error) from error
 
@@ -132,27 +191,29 @@ def _cannot_import(spec: str, what: str, error: BaseException) -> BananaError:
     return BananaError(f"{spec}: cannot import {what}: {type(error).__name__}: {str(error)[:300]}")
 
 
-def _source(module: ModuleType) -> dict[str, str | int | float | bool]:
+def _source(module: ModuleType) -> dict[str, Option]:
     file = getattr(module, "__file__", None)
     return {"source_sha256": sha256_file(Path(file))} if file else {}
 
 
-def _input(spec: str, function: Callable[..., Any]) -> str:
+def _input(spec: str, function: Callable[..., Any], usual: str) -> str:
     """Which of INPUTS the callable wants: its attribute `input`, else the annotation of its first argument."""
     declared = getattr(function, "input", None)
     if declared is not None:
         if declared not in INPUTS:
             raise UsageError(f"{spec}: its input is {declared!r}; choices: {', '.join(INPUTS)}")
         return str(declared)
+    if usual == "torch":
+        return usual  # a network's __call__ shows no arguments
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # a function of compiled code may have none to show
-        return "pil"
+        return usual
     if not parameters:
         raise UsageError(f"{spec}: takes no argument, expected one: the image")
     annotation = parameters[0].annotation
     if annotation in (inspect.Parameter.empty, Any, object, "Any", "object"):
-        return "pil"
+        return usual
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     form = _BY_ANNOTATION.get(re.sub(r"\[.*\]$", "", text).rpartition(".")[2])
     if form is None:

@@ -9,19 +9,32 @@ import logging
 import os
 import pickle
 import socket
+import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 from banana100_bench.errors import BananaError, UsageError, unknown_name
 from banana100_bench.files import sha256_file
-from banana100_bench.models.base import ModelInfo, Picture, library_versions, refuse, settle_direction, to_number
-from banana100_bench.models.seeding import seeded
+from banana100_bench.models.base import (
+    Asked,
+    ModelInfo,
+    Option,
+    Picture,
+    library_versions,
+    settle_direction,
+    to_number,
+    to_numbers,
+)
+from banana100_bench.models.tensors import autocast, rgb_tensor, weights_digest
 
 _NOT_OF_ONE_IMAGE = {"FID": "a set of images", "InceptionScore": "a set of images", "CLIPScore": "a caption"}
+_REMOTE_CODE = ("QAlign", "Compare2Score")  # they run Python that comes with the weights
+_LARGE = ("QAlign", "QReAlign")  # several billion parameters
 _CONNECT_SECONDS = 10.0
 
 
@@ -49,43 +62,58 @@ def names() -> list[str]:
     return sorted(name for name, config in _configs().items() if _single_image(config))
 
 
+def families() -> list[str]:
+    """One metric for each kind of architecture, the first that pyiqa lists.
+
+    Left out are judges of several billion parameters, and what runs code that comes with its weights.
+    """
+    first: dict[str, str] = {}
+    for name, config in _configs().items():
+        kind = config["metric_opts"]["type"]
+        if _single_image(config) and kind not in (*_REMOTE_CODE, *_LARGE):
+            first.setdefault(kind, name)
+    return sorted(first.values())
+
+
+def facts(name: str) -> tuple[bool, str]:
+    """Whether a higher score is better, and pyiqa's rough range, as ``0, 100``."""
+    config = _configs()[name]
+    return not config.get("lower_better", False), str(config.get("score_range", ""))
+
+
 @dataclass(frozen=True)
 class PyiqaModel:
-    """A metric of pyiqa as a model (models/base.py), on the CPU."""
+    """A metric of pyiqa as a model (models/base.py)."""
 
     info: ModelInfo
     metric: Any
+    device: str = "cpu"
+    dtype: str = "float32"
 
     def score(self, picture: Picture) -> float:
+        return to_number(self._call([picture]))
+
+    def score_batch(self, pictures: Sequence[Picture]) -> list[float]:
+        return to_numbers(self._call(pictures), len(pictures))
+
+    def _call(self, pictures: Sequence[Picture]) -> Any:
         import torch
 
-        batch = rgb_tensor(picture)
-        with _quiet(), seeded(picture.row.sha256), torch.inference_mode():
-            return to_number(self.metric(batch))
+        batch = torch.cat([rgb_tensor(picture, self.device) for picture in pictures])
+        with _quiet(), torch.inference_mode(), autocast(self.device, self.dtype):
+            return self.metric(batch)
 
 
-def rgb_tensor(picture: Picture) -> Any:
-    """The pixels as a float32 tensor of shape (1, 3, H, W), RGB in [0, 1]."""
-    import numpy as np
-    import torch
+def open_pyiqa(spec: str, asked: Asked) -> PyiqaModel:
+    """``pyiqa:NAME``: that metric with pyiqa's settings and direction, and its weights or the file `asked.weights`.
 
-    pixels = torch.from_numpy(np.array(picture.rgb))
-    return pixels.permute(2, 0, 1).unsqueeze(0).contiguous().float().div(255)
-
-
-def open_pyiqa(
-    spec: str,
-    *,
-    weights: Path | None,
-    higher_is_better: bool | None,
-    options: Mapping[str, str | int | float | bool],
-) -> PyiqaModel:
-    """``pyiqa:NAME``: that metric with pyiqa's settings and direction, and its weights or the file `weights`.
-
-    Of a weight file only tensors and MATLAB arrays are loaded, never pickled code. Without a network a
-    metric whose weights are not in the cache fails at once, with one line.
+    The options are those of the metric's architecture, as ``crop_size=384``. Of a weight file only tensors and
+    MATLAB arrays are loaded, never pickled code. Without a network a metric whose weights are not in the
+    cache fails at once, with one line that names the file. A metric that runs code that comes with its weights is
+    refused but with the option ``trust_remote_code=true``.
     """
     name = spec.partition(":")[2]
+    weights = asked.weights
     if not _configs():
         raise BananaError(f"{spec}: pyiqa is not installed; it comes with the extra [pyiqa] of banana100-bench")
     config = _configs().get(name)
@@ -93,11 +121,18 @@ def open_pyiqa(
         raise unknown_name("pyiqa metric", name, names())
     if config["metric_mode"] != "NR":
         raise UsageError(f"{spec}: needs a reference image; only no-reference metrics can be judged here")
+    kind = config["metric_opts"]["type"]
     if not _single_image(config):
-        needs = _NOT_OF_ONE_IMAGE[config["metric_opts"]["type"]]
+        needs = _NOT_OF_ONE_IMAGE[kind]
         raise UsageError(f"{spec}: scores {needs}, not one image alone" if "set" in needs else f"{spec}: needs {needs}")
-    refuse(spec, options=options)
-    direction = settle_direction(spec, not config.get("lower_better", False), higher_is_better, "")
+    options = {key: _value(value) for key, value in asked.options.items()}
+    if "pretrained_model_path" in options:
+        raise UsageError(f"{spec}: name the weight file by --weights")
+    if options.pop("trust_remote_code", False) is not True and kind in _REMOTE_CODE:
+        raise UsageError(
+            f"{spec}: runs Python code that comes with its weights; --option trust_remote_code=true allows it"
+        )
+    direction = settle_direction(spec, not config.get("lower_better", False), asked.higher_is_better, "")
     digest = None
     if weights is not None:
         try:
@@ -105,17 +140,32 @@ def open_pyiqa(
         except OSError as error:
             raise BananaError(f"{spec}: cannot read weights {weights}: {error.strerror or error}") from error
     try:
-        metric = _create(name, weights)
+        metric = _create(name, weights, options, asked.device)
+    except UsageError:
+        raise
     except Exception as error:
         raise BananaError(f"{spec}: {_why(error, weights)}") from error
     info = ModelInfo(
         id=spec,
         kind="pyiqa",
         higher_is_better=direction,
-        weights_sha256=digest,
+        weights_sha256=digest or weights_digest(metric.net),
+        options=options | asked.torch_options(),
         versions=library_versions("pyiqa", "torch", "torchvision", "numpy", "pillow"),
     )
-    return PyiqaModel(info, metric)
+    return PyiqaModel(info, metric, asked.device, asked.dtype)
+
+
+def _value(value: Option) -> Option:
+    """What an option given as text means: ``384``, ``0.5`` and ``true`` are no text."""
+    if not isinstance(value, str):
+        return value
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    for number in (int, float):
+        with contextlib.suppress(ValueError):
+            return number(value)
+    return value
 
 
 def _why(error: Exception, weights: Path | None) -> str:
@@ -124,8 +174,11 @@ def _why(error: Exception, weights: Path | None) -> str:
     if weights is not None and isinstance(error, pickle.UnpicklingError):
         return f"weights {weights} refused: it is no file of plain tensors, and pickled code is never run"
     if isinstance(error, OSError):
-        more = "further files that it needs besides --weights" if weights else "its weights; pass --weights FILE"
-        return f"cannot download {more} ({text[:300]})"
+        file = _wanted_file(error)
+        more = f"further files that it needs besides --weights, {file}" if weights else f"its weights, {file}"
+        if _hub_is_off():
+            return f"HF_HUB_OFFLINE is set and the cache lacks {more}; fetch it where there is a network"
+        return f"cannot download {more}; pass --weights FILE ({text[:300]})"
     if isinstance(error, ImportError):
         return f"pyiqa cannot load it ({text[:300]})"
     if weights is not None:
@@ -133,26 +186,52 @@ def _why(error: Exception, weights: Path | None) -> str:
     return f"pyiqa cannot make it ({text[:300]})"
 
 
-def _create(name: str, weights: Path | None) -> Any:
+def _wanted_file(error: BaseException) -> str:
+    """Which file was being fetched when `error` arose, as the frames that raised it know."""
+    found = "a file"
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        known = frame.f_locals
+        if isinstance(known.get("repo_id"), str) and isinstance(known.get("filename"), str):
+            found = f"{known['repo_id']}/{known['filename']}"
+        elif isinstance(known.get("url"), str):
+            found = Path(urlparse(known["url"]).path).name
+    return found
+
+
+def _create(name: str, weights: Path | None, options: Mapping[str, Option], device: str) -> Any:
     """pyiqa's metric `name`, from the Hub's cache where that suffices: without a network, asking takes a minute."""
     try:
         with _hub_offline():
-            return _create_once(name, weights)
+            return _create_once(name, weights, options, device)
     except OSError:
-        if not _hub_answers():
+        if _hub_is_off() or not _hub_answers():
             raise
-    return _create_once(name, weights)
+    return _create_once(name, weights, options, device)
 
 
-def _create_once(name: str, weights: Path | None) -> Any:
+def _create_once(name: str, weights: Path | None, options: Mapping[str, Option], device: str) -> Any:
     own = {} if weights is None else {"pretrained_model_path": str(weights)}
     with _quiet(), _tensors_only(weights is not None), _socket_timeout(_CONNECT_SECONDS):
         import pyiqa
         import torch
 
-        metric = pyiqa.create_metric(name, device=torch.device("cpu"), **own)
-    if own and "pretrained_model_path" not in inspect.signature(type(metric.net)).parameters:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # so that workers forked later find no thread pool of ours
+        try:
+            metric = pyiqa.create_metric(name, device=torch.device(device), **own, **options)
+        except TypeError as error:
+            for option in options:
+                if f"unexpected keyword argument '{option}'" in str(error):
+                    raise UsageError(f"pyiqa:{name}: takes no option {option}") from error
+            raise
+        finally:
+            torch.set_num_threads(threads)
+    takes = inspect.signature(type(metric.net)).parameters
+    if own and "pretrained_model_path" not in takes:
         raise TypeError("it takes no weight file")
+    for option in options:
+        if option not in takes:  # a constructor that takes anything would have ignored it
+            raise unknown_name(f"option of pyiqa:{name}", option, set(takes) - {"pretrained_model_path"})
     return metric
 
 
@@ -202,15 +281,26 @@ def _socket_timeout(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _hub_offline() -> Iterator[None]:
-    """Let huggingface_hub use its cache alone."""
+    """Let huggingface_hub and pyiqa's own downloads use their caches alone."""
     from huggingface_hub import constants
+    from pyiqa.utils import download_util
 
-    before = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = True
+    def refuse(url: str, *_: Any, **__: Any) -> None:
+        raise FileNotFoundError(f"not in the cache: {Path(urlparse(url).path).name}")
+
+    before = constants.HF_HUB_OFFLINE, download_util.download_url_to_file
+    constants.HF_HUB_OFFLINE, download_util.download_url_to_file = True, refuse
     try:
         yield
     finally:
-        constants.HF_HUB_OFFLINE = before
+        constants.HF_HUB_OFFLINE, download_util.download_url_to_file = before
+
+
+def _hub_is_off() -> bool:
+    """Whether the user says so, by HF_HUB_OFFLINE."""
+    from huggingface_hub import constants
+
+    return bool(constants.HF_HUB_OFFLINE)
 
 
 def _hub_answers() -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.files import sha256_file
-from banana100_bench.models.base import ModelInfo, Picture, library_versions, refuse, settle_direction
+from banana100_bench.models.base import Asked, ModelInfo, Picture, library_versions, refuse, settle_direction
 from banana100_bench.records import Row
 
 KEYS = ("sha256", "image_id")  # the first that the file has is used
@@ -23,6 +23,7 @@ MAX_ROWS = 1_000_000
 class ScoreFileModel:
     """Given scores as a model (models/base.py): key of an image -> its score, NaN where the cell is empty."""
 
+    pixels = False  # it looks none up
     info: ModelInfo
     key: str
     scores: Mapping[str, float]
@@ -44,25 +45,19 @@ class ScoreFileModel:
         ]
 
 
-def open_score_file(
-    spec: str,
-    *,
-    weights: Path | None,
-    higher_is_better: bool | None,
-    options: Mapping[str, str | int | float | bool],
-) -> ScoreFileModel:
+def open_score_file(spec: str, asked: Asked) -> ScoreFileModel:
     """``scores:FILE``: a table with columns `score` and `sha256` or `image_id`; other columns are ignored.
 
     An empty score, ``nan`` or ``inf`` counts as NaN; any other text, and a second, different score of the
     same image, are refused with their line (in Parquet: row).
     """
     path = Path(spec.partition(":")[2])
-    refuse(spec, weights=weights, options=options)
+    refuse(spec, weights=asked.weights, options=asked.options)
     readers = {".csv": _csv_rows, ".jsonl": _jsonl_rows, ".parquet": _parquet_rows}
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise UsageError(f"{spec}: {path.suffix or 'no'} file type; choices: {', '.join(readers)}")
-    direction = settle_direction(spec, None, higher_is_better, "")
+    direction = settle_direction(spec, None, asked.higher_is_better, "")
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:

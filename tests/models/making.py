@@ -73,6 +73,7 @@ class Model:
     """A model by a function of the round; `calls` lists the rounds it was asked."""
 
     function: object
+    pixels = False  # the scores are of the round
     info: ModelInfo = dataclasses.field(
         default_factory=lambda: ModelInfo(id="test:model", kind="callable", higher_is_better=True)
     )

@@ -99,7 +99,7 @@ def test_seeding_depends_on_the_image_alone_and_leaves_no_trace():
         ("noise", r"unknown model 'noise'; .* ?baseline:noise"),
         ("", "unknown model ''; choices: baseline:constant"),
         ("scores:", "unknown model 'scores:'"),
-        ("pyqa:piqe", "no module pyqa; a spec begins with pyiqa:, baseline:, scores:"),
+        ("pyqa:piqe", "no module pyqa; a spec begins with pyiqa:, vlm:, command:"),
     ],
 )
 def test_an_unknown_spec_gets_one_line_with_choices(spec, message):

@@ -5,6 +5,7 @@ import pytest
 
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.files import sha256_file
+from banana100_bench.measure import measure
 from banana100_bench.models import open_model
 from tests.models.making import picture, texture
 
@@ -96,7 +97,7 @@ def test_random_numbers_repeat_for_the_same_image(module):
     text = "import random, numpy as np\ndef score(x): return random.random() + np.random.rand()"
     model = open_model(module(text), higher_is_better=True)
     first, second = picture(texture(1)), picture(texture(2))
-    values = [model.score(item) for item in (first, second, first)]
+    values = [measure(model, item).score for item in (first, second, first)]
     assert values[0] == values[2] != values[1]
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.files import sha256_file
+from banana100_bench.measure import measure
 from banana100_bench.models import open_model, pyiqa_models
-from banana100_bench.scoring import measure
 from tests.models.making import encoded, picture, texture
 
 torch = pytest.importorskip("torch")
@@ -94,8 +94,8 @@ def test_a_metric_that_draws_at_random_repeats_itself_image_by_image():
     model = open_model("pyiqa:piqe")
     drawing = pyiqa_models.PyiqaModel(model.info, lambda batch: batch.mean() + np.random.rand() + torch.rand(1))
     first, second = picture(texture(1)), picture(texture(2))
-    assert drawing.score(first) == drawing.score(first)
-    assert drawing.score(first) - drawing.score(second) != pytest.approx(
+    assert measure(drawing, first).score == measure(drawing, first).score
+    assert measure(drawing, first).score - measure(drawing, second).score != pytest.approx(
         float(np.mean(texture(1)) - np.mean(texture(2))) / 255, abs=1e-3
     )
 
@@ -116,7 +116,7 @@ def test_the_terminal_stays_clean(capfd, recwarn):
 
 
 def test_a_picture_too_small_for_the_metric_is_a_failed_score():
-    score = measure(open_model("pyiqa:piqe"), picture(texture(size=4)).row, picture(texture(size=4)).data)
+    score = measure(open_model("pyiqa:piqe"), picture(texture(size=4)))
     assert score.status in ("failed", "nan")
     assert score.score is None
     assert score.message
@@ -131,7 +131,8 @@ def test_a_picture_too_small_for_the_metric_is_a_failed_score():
         ("pyiqa:inception_score", {}, "scores a set of images"),
         ("pyiqa:clipscore", {}, "pyiqa:clipscore: needs a caption"),
         ("pyiqa:piqe", {"higher_is_better": True}, "declares that lower is better"),
-        ("pyiqa:piqe", {"options": {"x": 1}}, "takes no options"),
+        ("pyiqa:piqe", {"options": {"x": 1}}, "pyiqa:piqe: takes no option x"),
+        ("pyiqa:compare2score", {}, "runs Python code that comes with its weights; --option trust_remote_code=true"),
     ],
 )
 def test_calls_that_do_not_fit(spec, given, message):
@@ -183,7 +184,9 @@ def test_code_in_a_weight_file_is_never_run(tmp_path, monkeypatch, name, save):
 
 @pytest.mark.parametrize("name", ["cnniqa", "nima"])  # one asks by torch.hub, one by huggingface_hub
 def test_without_a_network_it_fails_at_once_with_one_line(no_network, capfd, name):
-    with pytest.raises(BananaError, match=rf"pyiqa:{name}: cannot download its weights; pass --weights FILE") as caught:
+    with pytest.raises(
+        BananaError, match=rf"pyiqa:{name}: cannot download its weights, .*; pass --weights FILE"
+    ) as caught:
         open_model(f"pyiqa:{name}")
     assert "\n" not in str(caught.value)
     assert capfd.readouterr().out == ""
@@ -201,7 +204,7 @@ def test_what_the_cache_lacks_is_downloaded_if_the_hub_answers(monkeypatch, reac
 
     attempts = []
 
-    def create(name, weights):
+    def create(name, weights, options, device):
         attempts.append(constants.HF_HUB_OFFLINE)
         if attempts[-1]:
             raise FileNotFoundError("not in the cache")
@@ -220,12 +223,12 @@ def test_what_the_cache_lacks_is_downloaded_if_the_hub_answers(monkeypatch, reac
         monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{hub.server_port}")
         if reachable:
             threading.Thread(target=hub.handle_request).start()
-            assert pyiqa_models._create("nima", None) == "metric"
+            assert pyiqa_models._create("nima", None, {}, "cpu") == "metric"
             assert attempts == [True, False]
         else:
             hub.server_close()
             with pytest.raises(FileNotFoundError):
-                pyiqa_models._create("nima", None)
+                pyiqa_models._create("nima", None, {}, "cpu")
             assert attempts == [True]
     assert constants.HF_HUB_OFFLINE is False
 
