@@ -399,3 +399,9 @@ def _hardware() -> Hardware:
         platform=platform.platform(terse=True),
         libraries={name: importlib.metadata.version(name) for name in ("numpy", "scipy")},
     )
+
+
+if __name__ == "__main__":
+    import json
+
+    print(json.dumps(json_schema(), indent=2))

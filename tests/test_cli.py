@@ -76,6 +76,26 @@ def test_evaluate_and_leaderboard_agree_and_are_labelled(line, tmp_path):
     assert (constant["strict_pass_rate"], constant["images_detected"], constant["rank"]) == (0, 0, 3)
 
 
+def test_compare_and_report_of_evaluated_models(line, tmp_path):
+    models = ("baseline:noise", "baseline:file-size")
+    done = call("evaluate", *models, "--data", line / "banana100", "--json", cwd=tmp_path)
+    printed = json.loads(done.stdout)
+    assert {tree["model"]["id"] for tree in printed} == set(models)
+    assert printed[0]["criteria"]["control_flagged"]["expected"] == 10  # 2 images x 5 controls
+    assert "false alarms on harmless edits" in call("compare", "results", cwd=tmp_path).stdout
+    assert json.loads(call("compare", "results", "--json", cwd=tmp_path).stdout) == printed
+    done = call("compare", "results", "--format", "csv", "--out", "t.csv", "--every-eval-ever", "eee", cwd=tmp_path)
+    assert (tmp_path / "t.csv").read_text() == done.stdout
+    assert len(list(csv.DictReader(done.stdout.splitlines()))) == 2 * (1 + len(printed[0]["criteria"]))
+    assert len(list((tmp_path / "eee").glob("*.json"))) == 2
+    call("report", "results", "--data", line / "banana100", "--out", "page/report.html", cwd=tmp_path)
+    page = (tmp_path / "page" / "report.html").read_text()
+    assert "SIMULATED data" in page
+    assert len(list((tmp_path / "page").glob("*.svg"))) == 4
+    assert "did you mean latex" in one_line(call("compare", "results", "--format", "latx", cwd=tmp_path, check=2))
+    assert "no such file" in one_line(call("compare", "nowhere", cwd=tmp_path, check=1))
+
+
 def test_a_tampered_result_is_rejected_by_the_board(line, tmp_path):
     call("evaluate", "baseline:constant", "--data", line / "banana100", cwd=tmp_path)
     path = tmp_path / "results" / "baseline-constant.json"

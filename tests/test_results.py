@@ -1,12 +1,14 @@
 import dataclasses
 import json
 import math
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from banana100_bench.criteria import FAILED, MISSING, NAN, OK
+from banana100_bench.criteria import ABOUT, FAILED, MISSING, NAN, OK
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.protocol import Rounds
 from banana100_bench.results import (
@@ -166,6 +168,69 @@ def test_a_setting_of_other_period_is_refused():
         judge(make_rows(setting="mirror", group="variant", period=2), lambda row: 1.0)
 
 
+def test_settings_that_do_not_fit_are_left_out_by_name_and_need_no_score(rows):
+    mirrored = make_rows(setting="mirror", group="variant", period=2)
+    result, plain = judge([*rows, *mirrored], THREE), judge(rows, THREE)
+    assert result.data.left_out == ["mirror"]
+    assert result.data.settings == ["replication"]
+    assert (result.verdict, result.strict_pass_rate) == (plain.verdict, plain.strict_pass_rate)
+    assert result.data.fingerprint == plain.data.fingerprint
+    assert score_problems(plain, [*rows, *mirrored]) == []
+    assert recompute(result, [*rows, *mirrored]) == result
+    assert ranks([result, plain]) == [1, 1]
+
+
+def test_each_setting_has_its_own_verdict(rows):
+    apples = make_rows(["astronaut", "moss"], setting="add_apple", group="object")
+    result = judge([*rows, *apples], lambda row: -row.round if row.setting == "add_apple" else row.round)
+    assert [(one.settings, one.n_images, one.detected, one.reversed) for one in result.by_setting] == [
+        (["add_apple"], 2, 2, 0),
+        (["replication"], 3, 0, 3),
+    ]
+    assert result.verdict.settings == ["replication"]
+
+
+def test_criteria_of_a_metric_that_falls_everywhere(rows):
+    result = judge(make_rows(rounds=(1, 2, 5, 10, 20, 40)), lambda row: -row.round)
+    srcc = result.criteria["srcc_early"]
+    assert (srcc.value, srcc.interval_method, srcc.n_images, srcc.used, srcc.expected) == (
+        1.0, "clopper-pearson", 3, 30, 30,
+    )  # fmt: skip
+    assert srcc.interval == (pytest.approx(2 * 0.025 ** (1 / 3) - 1), 1.0)
+    assert result.criteria["srcc_all"].expected == 36
+    assert result.criteria["first_notice"].value == 2
+    assert result.criteria["inversion_size"].value is None
+    assert (
+        result.criteria["inversion_size"].note == "no inverted pair, or no spread between clean images to measure it by"
+    )
+    assert "control_flagged" not in result.criteria
+    assert list(result.criteria) == [name for name in ABOUT if name in result.criteria]
+    assert result.inference.model_dump() == {"level": 0.95, "resamples": 10_000, "seed": 20260403}
+
+
+def test_nothing_is_known_of_others_from_one_image():
+    result = judge(make_rows(["moss"]), lambda row: -row.round)
+    assert {c.interval for c in result.criteria.values()} == {None}
+    assert result.criteria["strict_pass_rate"].note == "one initial image: nothing is known of others"
+
+
+def test_scores_in_random_order_reach_chance_within_their_intervals():
+    # 13 images, 5 runs, all rounds to 40: each interval should hold its chance level, and 95 % of them do.
+    random = np.random.default_rng(5)
+    rows = make_rows([f"image{k:02d}" for k in range(13)], 5, (*range(1, 41),))
+    inside = []
+    for _ in range(3):
+        values = dict(zip((row.image_id for row in rows), random.normal(size=len(rows)), strict=True))
+        result = judge(rows, lambda row, values=values: values[row.image_id])
+        for name, criterion in result.criteria.items():
+            expected = 0.25 if name == "strict_pass_rate" else ABOUT[name].chance
+            if expected is not None and criterion.interval and name != "tie_rate":
+                low, high = criterion.interval
+                inside.append(low <= expected <= high)
+    assert len(inside) >= 50
+    assert np.mean(inside) >= 0.85  # many of them are about the same scores
+
+
 # --- the file
 
 
@@ -284,6 +349,8 @@ def test_a_model_name_that_no_file_may_hold_is_refused_when_it_is_made(rows):
 
 def test_the_json_schema_describes_the_file(rows):
     schema = json_schema()
+    written = Path(__file__).parents[1] / "docs" / "result.schema.json"
+    assert json.loads(written.read_text()) == schema, "run: python -m banana100_bench.results > docs/result.schema.json"
     assert schema["additionalProperties"] is False
     assert set(schema["required"]) == set(json.loads(judge(rows, THREE).text()))
     assert schema["$defs"]["ImageScore"]["properties"]["status"]["enum"] == ["ok", "nan", "failed"]

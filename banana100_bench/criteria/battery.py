@@ -158,6 +158,20 @@ ABOUT: dict[str, About] = {
 }
 
 
+def markdown() -> str:
+    """All criteria as a table in Markdown, for docs/criteria.md."""
+
+    def number(value: float | None) -> str:
+        return "-" if value is None else f"{value:g}"
+
+    lines = ["| name | what it is | range | chance | best | source |", "|---|---|---|---|---|---|"]
+    for name, about in ABOUT.items():
+        best = "high" if about.higher_is_better else "low"
+        span = f"{number(about.low)} to {number(about.high)}"
+        lines.append(f"| `{name}` | {about.says} | {span} | {number(about.chance)} | {best} | {about.source} |")
+    return "\n".join(lines)
+
+
 def battery(runs: RunScores, rounds: Rounds, controls: ControlScores | None = None) -> list[Statistics]:
     """Every criterion of `runs`, as statistics of how much each initial image weighs.
 

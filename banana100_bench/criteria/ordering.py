@@ -182,7 +182,7 @@ def inversions(within: Within) -> Means:
     better, equal; in [0, 1], together 1; chance 1/2, 1/2, 0.
     inversion_size: mean of the inverted differences, in units of `baseline_spread`; above 0; NaN where nothing is
     inverted or there is no such spread. large_inversion_rate: share of pairs inverted by more than one such unit.
-    These two alone depend on the scale of the scores.
+    These two alone depend on the scale of the scores. In a resample the unit stays that of all images.
     """
     pairs = within.pairs
     with np.errstate(all="ignore"):

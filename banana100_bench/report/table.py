@@ -59,6 +59,15 @@ def sentence(result: Result) -> str:
         if images:
             where = f"all {len(images)} images" if len(images) == verdict.n_images > 1 else listed(images)
             parts.append(f"on {where} {said}")
+    flagged = result.criteria.get("control_flagged")
+    if flagged and flagged.value is not None:
+        parts.append(
+            f"false alarms on harmless edits: {round(flagged.value * flagged.n_images)} of {flagged.n_images} "
+            f"image{'s' * (flagged.n_images != 1)}"
+        )
+    unusable = result.coverage.nan + result.coverage.failed
+    if unusable:
+        parts.append(f"NOT RANKED: {unusable} of {result.coverage.expected} scores are unusable")
     return "; ".join(parts) + "."
 
 

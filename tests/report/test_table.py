@@ -50,7 +50,8 @@ def test_sentence_with_every_other_outcome():
         "pyiqa:piqe detects the degradation on 0 of 4 images (95 % interval 0.00 to 0.60); "
         "on a its scores show no consistent fall; on b it gives equal scores where they should fall; "
         "on c it lacks a usable score (counted as not detected); "
-        "on d an image of a compared round is missing (counted as not detected)."
+        "on d an image of a compared round is missing (counted as not detected); "
+        "NOT RANKED: 2 of 32 scores are unusable."
     )
 
 
