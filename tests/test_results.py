@@ -285,11 +285,11 @@ BAD = [
     (_set(["scores", 0, "score"], 10**400), r"scores\.0\.score: Input should be a finite number"),
     (_set(["scores", 0, "score"], "5"), r"scores\.0\.score: Input should be a valid number, not '5'"),
     (_set(["scores", 0, "score"], None), r"scores\.0: .*expected a number exactly where it is ok"),
-    (_set(["scores", 0, "status"], "fine"), r"scores\.0\.status: Input should be 'ok', 'nan' or 'failed', not 'fine'"),
+    (_set(["scores", 0, "status"], "fine"), r"scores\.0\.status: Input should be 'ok', 'nan', .*, not 'fine'"),
     (_set(["scores", 0, "sha256"], "abc"), r"scores\.0\.sha256: .*not 'abc'"),
     (_set(["model", "id"], "red\x1b[31m"), r"model\.id: "),
     (_set(["model", "id"], "abc\u202edef"), r"model\.id: "),
-    (_set(["model", "kind"], "magic"), r"model\.kind: .*choices: pyiqa, callable, file, baseline, not 'magic'"),
+    (_set(["model", "kind"], "magic"), r"model\.kind: .*choices: pyiqa, .*baseline.*, not 'magic'"),
     (
         _set(["model", "higher_is_better"], "yes"),
         r"model\.higher_is_better: Input should be a valid boolean, not 'yes'",
@@ -353,7 +353,7 @@ def test_the_json_schema_describes_the_file(rows):
     assert json.loads(written.read_text()) == schema, "run: python -m banana100_bench.results > docs/result.schema.json"
     assert schema["additionalProperties"] is False
     assert set(schema["required"]) == set(json.loads(judge(rows, THREE).text()))
-    assert schema["$defs"]["ImageScore"]["properties"]["status"]["enum"] == ["ok", "nan", "failed"]
+    assert schema["$defs"]["ImageScore"]["properties"]["status"]["enum"][:3] == ["ok", "nan", "failed"]
 
 
 # --- recomputing and ranking
