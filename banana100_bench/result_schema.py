@@ -268,8 +268,8 @@ class Result(Strict):
     """One model on one dataset.
 
     seconds: the model's own time, summed over the images of `scores`; seconds_per_1000_images: what that makes,
-    to compare what models cost on one machine. criteria: by name, in the order of `criteria.ABOUT`; those
-    that do not apply are absent. controls: scores of harmless edits; empty if none were made.
+    to compare what models cost on one machine. criteria: by name; those that
+    do not apply are absent. controls: scores of harmless edits; empty if none were made.
     """
 
     schema_version: Literal[2]
@@ -301,6 +301,10 @@ class Result(Strict):
         if unknown:
             raise ValueError(f"criteria: unknown {unknown[0]!r:.80}; choices: {', '.join(ABOUT)}")
         return self
+
+    def listed_criteria(self) -> list[tuple[str, Criterion]]:
+        """The criteria in the order of `criteria.ABOUT`, which a file does not keep."""
+        return [(name, self.criteria[name]) for name in ABOUT if name in self.criteria]
 
     @property
     def file_stem(self) -> str:

@@ -40,7 +40,8 @@ def _share(label: str, says: str, chance: float | None, source: str = OURS, high
 
 def _gap(low: int, high: int) -> About:
     span = f"{low}" if low == high else f"{low} or more" if high > 100 else f"{low} to {high}"
-    return _share(f"Order, {span} rounds apart", f"Pairs of rounds {span} apart whose later one scores worse", 0.5)
+    rounds = f"{span} round{'s' * (span != '1')} apart"
+    return _share(f"Order, {rounds}", f"Pairs {rounds} whose later image scores worse", 0.5)
 
 
 ABOUT: dict[str, About] = {

@@ -81,7 +81,7 @@ def tidy_csv(results: Sequence[Result]) -> str:
                 "expected": result.coverage.expected,
             }
         )
-        for name, criterion in result.criteria.items():
+        for name, criterion in result.listed_criteria():
             writer.writerow(
                 shared
                 | criterion.model_dump(exclude={"interval"})

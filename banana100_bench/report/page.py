@@ -231,7 +231,7 @@ def _notes(result: Result) -> list[str]:
 
 def _criteria(result: Result) -> list[dict[str, Any]]:
     found = []
-    for name, criterion in result.criteria.items():
+    for name, criterion in result.listed_criteria():
         by_chance = chance(result, name)
         found.append(
             {

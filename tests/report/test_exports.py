@@ -31,6 +31,8 @@ def test_plain_holds_all_but_the_raw_scores_best_first():
 def test_tidy_csv_has_a_line_for_each_model_and_criterion_to_the_last_digit():
     lines = list(csv.DictReader(io.StringIO(tidy_csv(EVERY))))
     assert len(lines) == sum(1 + len(result.criteria) for result in EVERY)
+    order = [line["criterion"] for line in lines if line["model"] == GOOD.model.id][1:]
+    assert order == [name for name in ABOUT if name in GOOD.criteria]
     for line in lines:
         result = next(r for r in EVERY if r.model.id == line["model"].removeprefix("'"))
         assert line["simulated"] == "True"
