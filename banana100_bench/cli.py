@@ -28,6 +28,8 @@ app = typer.Typer(
 )
 board_app = typer.Typer(help="The leaderboard.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(board_app, name="leaderboard")
+models_app = typer.Typer(help="The models that can be judged.", rich_markup_mode=None)
+app.add_typer(models_app, name="models")
 
 
 def _version(wanted: bool) -> None:
@@ -311,6 +313,37 @@ def score(
     _tell_skipped(skipped)
     for report in reports:
         report.check()
+
+
+@models_app.callback(invoke_without_command=True)
+def models_list(
+    context: typer.Context,
+    only: Annotated[str, typer.Option(help='A pattern, as "pyiqa:musiq*", or a suite, as suite:paper.')] = "*",
+    check: Annotated[bool, typer.Option("--check", help="Open each, without a network.")] = False,
+) -> None:
+    """List models: direction, range, licence; with --check also parameters and whether the weights are present."""
+    if context.invoked_subcommand is None:
+        from banana100_bench.models.listing import show
+
+        show(only, check)
+
+
+@models_app.command("fetch")
+def models_fetch(
+    models: Annotated[list[str], typer.Argument(help="pyiqa:NAME or suite:NAME.")],
+    to: Annotated[Path, typer.Option(help="Folder for the weights.")] = Path("weights"),
+) -> None:
+    """Download weights into a folder, for machines without a network."""
+    from banana100_bench.models.listing import fetch, variables
+    from banana100_bench.models.suites import expand
+
+    lacking = 0
+    for spec, facts in fetch(expand(models), to):
+        print(f"{spec}: {facts.missing or 'there'}", flush=True)
+        lacking += bool(facts.missing)
+    print("there, use them by: export " + " ".join(f"{name}={value}" for name, value in variables(to).items()))
+    if lacking:
+        raise BananaError(f"{lacking} models could not be fetched")
 
 
 @app.command()

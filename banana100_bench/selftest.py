@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from banana100_bench.engine.measure import measure
 from banana100_bench.files import sha256_bytes
-from banana100_bench.measure import measure
 from banana100_bench.models.base import Model, Picture
 from banana100_bench.records import Row
 

@@ -130,6 +130,38 @@ def test_a_function_and_a_score_file_judge_alike(line, tmp_path):
         assert result[part] == other[part]
 
 
+def test_several_models_and_a_suite_in_one_call(line, tmp_path):
+    words = ("score", "suite:baselines", "--data", line / "banana100", "--rounds", "1-2", "--workers", 2)
+    done = call(*words, cwd=tmp_path)
+    assert done.stdout.count("8 images: 8 ok, 0 nan, 0 failed; 8 computed, 0 reused") == 7
+    assert "7 models: 56/56 scores" in done.stderr
+    again = call(*words, "--timeout", 60, cwd=tmp_path)
+    assert again.stdout.count("0 computed, 8 reused") == 7
+
+
+def test_models_of_a_suite_that_cannot_be_opened_are_told_and_the_others_done(line, tmp_path):
+    words = ("score", "suite:paper", "--data", line / "banana100", "--rounds", "1", "--workers", 0)
+    done = call(*words, cwd=tmp_path, check=1)
+    assert "pyiqa:piqe: 4 images: 4 ok" in done.stdout
+    assert done.stderr.count("skipped: pyiqa:") == 11
+    assert "HF_HUB_OFFLINE is set and the cache lacks its weights, brisque_svm_weights.pth" in done.stderr
+    assert "11 models of the suite cannot be opened here" in one_line(done)
+
+
+def test_the_list_of_models(tmp_path):
+    done = call("models", "--only", "pyiqa:n*qe", cwd=tmp_path)
+    assert "pyiqa:niqe  lower   ~0, ~100" in done.stdout
+    checked = call("models", "--only", "suite:offline", "--check", cwd=tmp_path)
+    assert [line.split()[-3:] for line in checked.stdout.splitlines() if line.startswith("pyiqa:")] == [
+        ["0.0", "M", "present"],
+        ["0.0", "M", "present"],
+    ]
+    fetched = call("models", "fetch", "pyiqa:piqe", "pyiqa:nima", "--to", "weights", cwd=tmp_path, check=1)
+    assert "pyiqa:piqe: there" in fetched.stdout
+    assert f"export HF_HOME={tmp_path}/weights/huggingface TORCH_HOME={tmp_path}/weights/torch" in fetched.stdout
+    assert "1 models could not be fetched" in one_line(fetched)
+
+
 def test_score_resumes(line, tmp_path):
     words = ("score", "baseline:noise", "--data", line / "banana100", "--rounds", "1-3")
     assert "12 computed, 0 reused" in call(*words, cwd=tmp_path).stdout
@@ -166,6 +198,12 @@ def test_an_alternating_setting_is_compared_at_even_rounds(tmp_path):
         (("evaluate", "baseline:noise", "--data", "{data}", "--weights", "x=y"), 2, "no such model in this call"),
         (("score", "baseline:noise", "--data", "{data}", "--rounds", "99"), 2, "rounds there: 1-20"),
         (("score", "metric.py:f", "--data", "{data}"), 2, "metric.py"),
+        (("score", "suite:papers", "--data", "{data}"), 2, "did you mean paper"),
+        (("score", "baseline:noise", "--data", "{data}", "--workers", "many"), 2, "expected auto or a number"),
+        (("score", "baseline:noise", "--data", "{data}", "--workers", "0", "--timeout", "9"), 2, "worker processes"),
+        (("score", "baseline:noise", "--data", "{data}", "--engine", "spark"), 2, "choices: local, ray"),
+        (("score", "baseline:noise", "--data", "{data}", "--device", "gpu"), 2, "unknown device 'gpu'"),
+        (("models", "--only", "pyiqa:nonesuch"), 2, "unknown model"),
         (("generate", "raw", "--editor", "simulted"), 2, "did you mean simulated"),
         (("generate", "raw", "--initial", "photos:astronut"), 2, "did you mean astronaut"),
         (("build", "empty"), 1, "empty"),

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from banana100_bench.engine.measure import MAX_MESSAGE
 from banana100_bench.errors import BananaError
-from banana100_bench.measure import MAX_MESSAGE
 from banana100_bench.models import open_model
 from banana100_bench.scoring import score
 from banana100_bench.store import ScoreStore

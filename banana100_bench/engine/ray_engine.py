@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from banana100_bench import selftest
 from banana100_bench.engine import machine as here
+from banana100_bench.engine.measure import measure
 from banana100_bench.engine.scheduler import Plan
 from banana100_bench.errors import BananaError
-from banana100_bench.measure import measure
 from banana100_bench.models.base import Model, Picture, looks
 from banana100_bench.progress import progress
 from banana100_bench.scoring import ScoreReport, asked_info, lacks, of

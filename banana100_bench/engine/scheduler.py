@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 
 from banana100_bench.engine import machine
+from banana100_bench.engine.measure import failure
 from banana100_bench.engine.workers import Done, Drop, Load, Run, Worker, WorkerSettings
 from banana100_bench.errors import BananaError
-from banana100_bench.measure import failure
 from banana100_bench.models.base import Batched, Model, Picture
 from banana100_bench.records import Row
 from banana100_bench.store import Score

@@ -21,8 +21,8 @@ from typing import Any
 
 from banana100_bench import selftest
 from banana100_bench.engine import machine
+from banana100_bench.engine.measure import measure, measure_batch
 from banana100_bench.errors import BananaError
-from banana100_bench.measure import measure, measure_batch
 from banana100_bench.models.base import Batched, Model, Picture
 from banana100_bench.models.seeding import Draws
 from banana100_bench.records import Row

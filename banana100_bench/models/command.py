@@ -38,6 +38,10 @@ class _Running:
         if self.owner == os.getpid():  # not in a worker forked from the process that started it
             self.process.kill()
             self.process.wait()
+            for pipe in (self.process.stdin, self.process.stdout):
+                assert pipe is not None
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
             shutil.rmtree(self.folder, ignore_errors=True)
 
 

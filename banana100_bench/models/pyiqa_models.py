@@ -156,6 +156,21 @@ def open_pyiqa(spec: str, asked: Asked) -> PyiqaModel:
     return PyiqaModel(info, metric, asked.device, asked.dtype)
 
 
+def parameters(name: str, network: bool = False) -> int:
+    """How many parameters the metric has; BananaError where it does not open, without a network unless `network`."""
+    try:
+        if network:
+            metric = _create(name, None, {}, "cpu")
+        else:
+            with _hub_offline():
+                metric = _create_once(name, None, {}, "cpu")
+    except OSError as error:
+        raise BananaError(f"lacks {_wanted_file(error)}") from error
+    except Exception as error:
+        raise BananaError(_why(error, None)) from error
+    return sum(parameter.numel() for parameter in metric.parameters())
+
+
 def _value(value: Option) -> Option:
     """What an option given as text means: ``384``, ``0.5`` and ``true`` are no text."""
     if not isinstance(value, str):
@@ -281,19 +296,18 @@ def _socket_timeout(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _hub_offline() -> Iterator[None]:
-    """Let huggingface_hub and pyiqa's own downloads use their caches alone."""
+    """Let nothing be downloaded: huggingface_hub keeps to its cache, and no connection is made."""
     from huggingface_hub import constants
-    from pyiqa.utils import download_util
 
-    def refuse(url: str, *_: Any, **__: Any) -> None:
-        raise FileNotFoundError(f"not in the cache: {Path(urlparse(url).path).name}")
+    def refuse(*_: Any, **__: Any) -> None:
+        raise FileNotFoundError("not in the cache")
 
-    before = constants.HF_HUB_OFFLINE, download_util.download_url_to_file
-    constants.HF_HUB_OFFLINE, download_util.download_url_to_file = True, refuse
+    before = constants.HF_HUB_OFFLINE, socket.create_connection
+    constants.HF_HUB_OFFLINE, socket.create_connection = True, refuse  # type: ignore[assignment]
     try:
         yield
     finally:
-        constants.HF_HUB_OFFLINE, download_util.download_url_to_file = before
+        constants.HF_HUB_OFFLINE, socket.create_connection = before
 
 
 def _hub_is_off() -> bool:

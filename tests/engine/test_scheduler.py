@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from banana100_bench.engine import machine
+from banana100_bench.engine.measure import measure
 from banana100_bench.engine.scheduler import Need, Plan, describe
-from banana100_bench.measure import measure
 from banana100_bench.models import ModelInfo, open_model
 from banana100_bench.scoring import score, score_all
 from banana100_bench.store import ScoreStore

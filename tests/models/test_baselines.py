@@ -5,7 +5,7 @@ import pytest
 
 from banana100_bench.errors import UsageError
 from banana100_bench.models import open_model
-from banana100_bench.models.baselines import noise_sigma, uniform
+from banana100_bench.models.baselines import NAMES, noise_sigma, uniform
 from tests.models.making import encoded, picture, texture
 
 
@@ -61,6 +61,54 @@ def test_noise_ignores_slopes_and_finds_gaussian_sigma():
     assert noise_sigma(np.clip(np.rint(noise), 0, 255).astype(np.uint8)) == pytest.approx(10, rel=0.02)
     with pytest.raises(ValueError, match="2 x 9 pixels, expected at least 3 x 3"):
         noise_sigma(np.zeros((9, 2, 3), np.uint8))
+
+
+def grey(values):
+    return picture(np.repeat(np.asarray(values, np.uint8)[:, :, None], 3, axis=2))
+
+
+def test_sharpness_is_the_variance_of_the_laplacian():
+    dot = np.zeros((5, 5))
+    dot[2, 2] = 10  # over the 9 inner pixels: -40 once, 10 four times, 0 four times; the mean is 0
+    assert open_model("baseline:sharpness").score(grey(dot)) == pytest.approx((1600 + 4 * 100) / 9, rel=1e-9)
+    assert open_model("baseline:sharpness").score(grey(np.full((9, 9), 77))) == pytest.approx(0, abs=1e-18)
+
+
+def test_jpeg_quality_falls_with_the_quality_of_the_jpeg():
+    import io
+
+    from PIL import Image
+
+    from banana100_bench import selftest
+
+    model, clean = open_model("baseline:jpeg-quality"), selftest.pictures()[0]
+    scores = [model.score(clean)]
+    for quality in (80, 40, 10, 3):
+        buffer = io.BytesIO()
+        clean.rgb.save(buffer, "JPEG", quality=quality)
+        scores.append(model.score(picture(np.asarray(Image.open(buffer)))))
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] - scores[-1] > 3
+    assert math.isnan(model.score(grey(np.full((32, 32), 9))))
+    with pytest.raises(ValueError, match="expected at least 16 x 16"):
+        model.score(grey(np.zeros((40, 15))))
+
+
+def test_jpeg_quality_of_a_pattern_by_hand():
+    # along both axes the 63 steps go up and down in turn: by 9 at the 7 edges of blocks, by 2 at the 56 others
+    steps = [(-1) ** at * (9 if (at + 1) % 8 == 0 else 2) for at in range(63)]
+    row = np.cumsum([0, *steps])
+    blocks, activity, crossings = 9, (8 * (7 * 9 + 56 * 2) / 63 - 9) / 7, 1
+    expected = -245.8909 + 261.9373 * blocks**-0.02398886 * activity**0.01601664 * crossings**0.00642859
+    assert open_model("baseline:jpeg-quality").score(grey(150 + row[None, :] + row[:, None])) == pytest.approx(expected)
+
+
+def test_the_step_leak_reads_the_round_and_nothing_else():
+    model = open_model("baseline:step-leak")
+    assert [model.score(picture(texture(1), number)) for number in (1, 20)] == [-1.0, -20.0]
+    assert model.pixels is False
+    assert model.info.id == "baseline:step-leak"  # the name by which a board shows it for what it is
+    assert {name for name in NAMES if open_model(f"baseline:{name}").pixels} == {"noise", "sharpness", "jpeg-quality"}
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@ import sys
 import numpy as np
 import pytest
 
+from banana100_bench.engine.measure import measure
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.files import sha256_file
-from banana100_bench.measure import measure
 from banana100_bench.models import open_model
 from tests.models.making import picture, texture
 
@@ -164,3 +164,59 @@ def test_missing_files_and_arguments_it_does_not_take(module):
         open_model(module("def score(x): return 1"), weights="w.pth", higher_is_better=True)
     with pytest.raises(TypeError, match="the model gave list, expected one number"):
         open_model(module("def score(x): return [1]"), higher_is_better=True).score(picture(PIXELS))
+
+
+NETWORK = """
+import torch
+
+class Net(torch.nn.Module):
+    higher_is_better = True
+    batched = True
+
+    def __init__(self, gain=1.0):
+        super().__init__()
+        self.gain = torch.nn.Parameter(torch.tensor(float(gain)))
+        self.drop = torch.nn.Dropout(0.9)
+
+    def forward(self, x):
+        return self.drop(x).mean(dim=(1, 2, 3)) * self.gain
+
+net = Net(2.0)
+"""
+
+
+def test_a_network_is_made_loaded_and_put_to_work(module, tmp_path):
+    torch = pytest.importorskip("torch")
+    torch.save({"gain": torch.tensor(3.0)}, tmp_path / "w.pth")
+    mean = PIXELS.mean() / 255
+    instance = open_model(module(NETWORK, "net"))
+    made = open_model(module(NETWORK, "Net"), options={"gain": 5.0})
+    loaded = open_model(module(NETWORK, "Net"), weights=tmp_path / "w.pth")
+    for model, gain in ((instance, 2), (made, 5), (loaded, 3)):
+        assert model.score(picture(PIXELS)) == pytest.approx(gain * mean, rel=1e-5)  # no dropout: it is in eval mode
+        assert model.score_batch([picture(PIXELS)] * 3) == pytest.approx([gain * mean] * 3, rel=1e-5)
+    assert made.info.options["gain"] == 5.0
+    assert len({model.info.weights_sha256 for model in (instance, made, loaded)}) == 3
+    again = open_model(module(NETWORK, "Net"), options={"gain": 5.0})
+    assert again.info == made.info
+
+
+def test_weights_of_a_network_that_do_not_fit_and_pickled_code(module, tmp_path):
+    torch = pytest.importorskip("torch")
+    torch.save({"other": torch.zeros(1)}, tmp_path / "w.pth")
+    with pytest.raises(
+        BananaError, match=r"weights .*w\.pth: RuntimeError: Error\(s\) in loading state_dict"
+    ) as caught:
+        open_model(module(NETWORK, "Net"), weights=tmp_path / "w.pth")
+    assert "\n" not in str(caught.value)
+    torch.save({"gain": print}, tmp_path / "evil.pth")
+    with pytest.raises(BananaError, match="UnpicklingError"):
+        open_model(module(NETWORK, "Net"), weights=tmp_path / "evil.pth")
+    with pytest.raises(BananaError, match="cannot make one: TypeError"):
+        open_model(module(NETWORK, "Net"), options={"gian": 1})
+
+
+def test_options_go_to_a_function_by_keyword(module):
+    model = open_model(module("def score(x, gain=1): return gain"), higher_is_better=True, options={"gain": 7})
+    assert model.score(picture(PIXELS)) == 7.0
+    assert model.info.options["gain"] == 7

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from banana100_bench.engine.measure import measure
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.files import sha256_file
-from banana100_bench.measure import measure
 from banana100_bench.models import open_model, pyiqa_models
 from tests.models.making import encoded, picture, texture
 
