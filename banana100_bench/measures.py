@@ -37,7 +37,6 @@ def measure(runs: RunScores, rounds: Rounds, controls: ControlScores | None = No
     ones, resamples, left_out = np.ones((1, n)), stats.resample_weights(n), stats.jackknife_weights(n)
     for piece in battery(runs, rounds, controls):
         values, replicates = piece(ones)[0], piece(resamples)
-        percentile = stats.percentile_interval(replicates, n=n) if n > 1 else None
         bca = stats.bca_interval(replicates, values, piece(left_out), n=n) if n > 1 else None
         for column, (name, n_images) in enumerate(zip(piece.names, piece.n_images().tolist(), strict=True)):
             value = float(values[column])
@@ -46,11 +45,14 @@ def measure(runs: RunScores, rounds: Rounds, controls: ControlScores | None = No
             method: IntervalMethod | None = None
             if math.isnan(value):
                 note = EMPTY.get(name, "no usable score to compute it from")
-            elif n_images < 2 or bca is None or percentile is None:
+            elif n_images < 2 or bca is None:
                 note = "one initial image: nothing is known of others"
             else:
                 sound = n_images >= LEAST_FOR_BCA and np.isfinite(bca[:, column]).all()
-                low, high = bca[:, column] if sound else percentile[:, column]
+                if sound:
+                    low, high = bca[:, column]
+                else:
+                    low, high = stats.percentile_interval(replicates[:, [column]], n=n)[:, 0]
                 method = "bca" if sound else "percentile"
                 if np.isfinite([low, high]).all():
                     interval = (float(low), float(high))
