@@ -10,7 +10,16 @@ from multiprocessing.connection import wait
 
 from banana100_bench.engine import machine
 from banana100_bench.engine.measure import failure
-from banana100_bench.engine.workers import Done, Drop, Load, Run, Worker, WorkerSettings
+from banana100_bench.engine.workers import (
+    PROBE_SECONDS,
+    START_SECONDS,
+    Done,
+    Drop,
+    Load,
+    Run,
+    Worker,
+    WorkerSettings,
+)
 from banana100_bench.errors import BananaError
 from banana100_bench.models.base import Batched, Model, Picture
 from banana100_bench.records import Row
@@ -18,6 +27,7 @@ from banana100_bench.store import Score
 
 SHARE = 0.8  # of the memory that is available at the start
 Image = tuple[Row, bytes]
+_forks_hang: list[bool] = []  # filled once a worker has hung with several threads: this process has a thread pool
 
 
 @dataclass
@@ -134,14 +144,19 @@ class Scheduler:
                 seat.worker.end()
 
     def _seat(self) -> _Seat:
-        worker = Worker(self.models, self.settings, process=self.plan.workers > 0)
-        if self.plan.workers and not worker.ready():
-            worker.end()
-            if self.settings.threads == 1:
-                raise BananaError("a worker process does not start; --workers 0 does without")
+        """A new worker; with one thread from now on if several hang, as after a fork they may."""
+        if self.plan.workers and _forks_hang and self.settings.threads > 1:
             self.plan = dataclasses.replace(self.plan, threads=1)
             self.settings = dataclasses.replace(self.settings, threads=1)
-            return self._seat()
+        worker = Worker(self.models, self.settings, process=self.plan.workers > 0)
+        if self.plan.workers:
+            if not worker.ready(START_SECONDS):
+                worker.end()
+                raise BananaError("a worker process does not start; --workers 0 does without")
+            if self.settings.threads > 1 and not worker.ready(PROBE_SECONDS):
+                worker.end()
+                _forks_hang.append(True)
+                return self._seat()
         return _Seat(worker)
 
     def _groups(self, images: Iterator[Image], missing: Callable[[Row], list[int]]) -> Iterator[_Group]:

@@ -28,7 +28,8 @@ from banana100_bench.models.seeding import Draws
 from banana100_bench.records import Row
 from banana100_bench.store import Score
 
-READY_SECONDS = 20.0
+START_SECONDS = 60.0  # for a worker to come up on a busy machine
+PROBE_SECONDS = 5.0  # for it to have calculated with several threads
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,12 @@ class Worker:
             self.process.start()
             theirs.close()
 
-    def ready(self) -> bool:
-        """Whether it has come up; a forked process cannot where the caller has used several threads before."""
-        return self.channel.poll(READY_SECONDS) and self.channel.recv() == "ready"
+    def ready(self, seconds: float) -> bool:
+        """Whether it says so within `seconds`: first that it has come up, then that it can use several threads.
+
+        The latter hangs where the caller has used several threads before the fork.
+        """
+        return self.channel.poll(seconds) and self.channel.recv() == "ready"
 
     def died(self) -> str:
         """How it came to its end, when its channel has closed."""
@@ -132,9 +136,10 @@ def _in_process(channel: Connection, models: Sequence[Model], settings: WorkerSe
     machine.die_with_parent()
     machine.keep_freed_memory()
     machine.set_threads(settings.threads)
+    channel.send("ready")
     if settings.threads > 1:
         _touch_threads()  # hangs if it is to hang, before any image is at stake
-    channel.send("ready")
+        channel.send("ready")
     _work(channel, models, settings, True)
 
 

@@ -229,14 +229,12 @@ def test_a_worker_of_several_threads_starts_though_the_caller_has_used_several(t
     code = """
 import sys, tempfile, torch
 from pathlib import Path
-from banana100_bench.engine import workers
 from banana100_bench.engine.scheduler import Plan
 from banana100_bench.scoring import score
 from banana100_bench.store import ScoreStore
 from tests.models.making import chain
 from tests.engine.test_scheduler import Doing
 
-workers.READY_SECONDS = 2
 torch.set_num_threads(2)
 torch.randn(3000, 3000).exp_()  # the pool of threads that a fork loses
 report = score(Doing(lambda number: float(torch.ones(1 << 20).exp().sum())), chain(2), ScoreStore(Path(sys.argv[1])),
