@@ -6,6 +6,7 @@ Nothing heavy is imported at the top: `banana100 --help` must answer at once.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -111,8 +112,12 @@ Later = Annotated[str, typer.Option(help="The later rounds.")]
 def _choices(
     models: list[str], weights: list[str] | None, higher_is_better: bool | None, options: list[str] | None
 ) -> list[ModelChoice]:
-    """The models of a call, suites taken apart, each with its weight file, direction and options."""
+    """The models of a call, suites taken apart, each with its weight file, direction and options.
+
+    The direction is for those that declare none; only where a model stands alone is it held against what it declares.
+    """
     from banana100_bench.harness import ModelChoice
+    from banana100_bench.models import DECLARING
     from banana100_bench.models.suites import expand
 
     named, models = set(models), expand(models)
@@ -126,10 +131,11 @@ def _choices(
         files = _pairs(weights, "--weights")
     choices = []
     for spec in models:
-        name = spec.partition(":")[2]
+        kind, _, name = spec.partition(":")
         file = files.pop(spec, None) or files.pop(name, None)
         own = Path(file) if file else None
-        choices.append(ModelChoice(spec, own, higher_is_better, _pairs(options, "--option"), spec not in named))
+        direction = None if kind in DECLARING and len(models) > 1 else higher_is_better
+        choices.append(ModelChoice(spec, own, direction, _pairs(options, "--option"), spec not in named))
     if files:
         raise UsageError(f"--weights {next(iter(files))}: no such model in this call; choices: {', '.join(models)}")
     return choices
@@ -156,12 +162,14 @@ def _machine(
     return Machine(device, dtype, count, threads, batch, repeats, max_pixels, timeout, engine)
 
 
-def _tell_skipped(skipped: list[str]) -> None:
-    """Say which models of a suite have no scores, and fail: they were asked for."""
-    for line in skipped:
-        print(f"skipped: {line}", file=sys.stderr)
-    if skipped:
-        raise BananaError(f"{len(skipped)} models of the suite cannot be opened here; the others are done")
+def _tell_problems(problems: Sequence[str]) -> None:
+    """Say which models came to nothing, and fail: they were asked for."""
+    if len(problems) == 1:
+        raise BananaError(problems[0])
+    for line in problems:
+        print(f"no result: {line}", file=sys.stderr)
+    if problems:
+        raise BananaError(f"{len(problems)} models came to nothing, as said above; the others are done")
 
 
 @app.command()
@@ -310,7 +318,7 @@ def score(
     reports, skipped = harness.score_all(choices, selection, store, machine)
     for report in reports:
         print(report.summary())
-    _tell_skipped(skipped)
+    _tell_problems(skipped)
     for report in reports:
         report.check()
 
@@ -391,19 +399,17 @@ def evaluate(
     more = parse_rounds(more_rounds) if more_rounds else ()
     selection = open_data(data, rounds=None if more is None else {*compared.all, *more}, settings=setting)
     machine = _machine(device, dtype, workers, threads, batch, repeats, max_pixels, timeout, engine)
-    results, skipped = harness.evaluate_all(
-        choices, selection, rounds=compared, store=store, controls=controls, machine=machine
+    judged = harness.evaluate_all(
+        choices, selection, rounds=compared, store=store, controls=controls, machine=machine, out=out
     )
-    saved = harness.save(results, selection, out)
     if as_json:
-        _print_json(results)
-        _tell_skipped(skipped)
-        return
-    show(results)
-    print("\nFiles:")
-    for path in saved:
-        print(f"  {path}")
-    _tell_skipped(skipped)
+        _print_json(list(judged.results))
+    elif judged.results:
+        show(judged.results)
+        print("\nFiles:")
+        for path in judged.files:
+            print(f"  {path}")
+    _tell_problems(judged.problems)
 
 
 def _print_json(results: list[Result]) -> None:

@@ -50,14 +50,13 @@ def run(out: Path, weights: Mapping[str, Path]) -> None:
     choices = [ModelChoice(spec) for spec in MODELS]
     choices += [ModelChoice(f"pyiqa:{name}", weights=file) for name, file in weights.items()]
     selection = open_data(dataset, rounds={1, 5, 10, 20, *CURVE_ROUNDS})
-    judged, _ = harness.evaluate_all(choices, selection, store=store)
-    files = harness.save(judged, selection, results)
+    judged = harness.evaluate_all(choices, selection, store=store, out=results)
 
     print("4/4  the leaderboard, recomputed from the raw scores")
     built = board.build_from_files([results], dataset)
     board.save_board(built, out / "leaderboard.json")
 
-    show(judged)
+    show(judged.results)
     print("\nFiles:")
-    for path in [dataset, *files, out / "leaderboard.json"]:
+    for path in [dataset, *judged.files, out / "leaderboard.json"]:
         print(f"  {path}{'/' if path.is_dir() else ''}")

@@ -69,6 +69,16 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def check_folder(path: Path) -> None:
+    """Make folder `path` if it is not there; BananaError, naming it, where a file cannot be written into it."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise BananaError(f"cannot write into {path}: {error.strerror or error}") from error
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Write `data` to `path` atomically and durably."""
     with atomic_path(path) as temporary:

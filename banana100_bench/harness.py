@@ -182,8 +182,19 @@ def evaluate(
     rounds = rounds or Rounds()
     if isinstance(data, str | Path):
         data = open_data(data, rounds={*rounds.all, *more_rounds})
-    (result,), _ = evaluate_all([model], data, rounds=rounds, store=store, controls=controls, machine=machine)
-    return result
+    judged = evaluate_all([model], data, rounds=rounds, store=store, controls=controls, machine=machine)
+    if judged.problems:
+        raise BananaError(judged.problems[0])
+    return judged.results[0]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What `evaluate_all` came to: the results, the files made, and a line for each model that has no result."""
+
+    results: Sequence[Result]
+    files: Sequence[Path]
+    problems: Sequence[str]
 
 
 def evaluate_all(
@@ -194,26 +205,66 @@ def evaluate_all(
     store: Path = Path("scores"),
     controls: bool = True,
     machine: Machine | None = None,
-) -> tuple[list[Result], list[str]]:
-    """Score `models` together and judge each; also one line for each model of a suite that cannot be opened.
+    out: Path | None = None,
+) -> Judged:
+    """Score `models` together, judge each, and write a result JSON and a figure of each into folder `out`, if given.
 
-    BananaError if a model failed on every image; the scores of the others are in the store by then.
+    A model of a suite that cannot be opened, or a model that fails on every image, costs the others nothing.
+    Raises, before anything is scored, where a model that was named by itself cannot be opened, where `out` cannot
+    be written, or where two results would take the same file (see `_claim`).
     """
     from banana100_bench.results import make_result
     from banana100_bench.store import ScoreStore
 
     rounds, machine = rounds or Rounds(), machine or Machine()
-    opened, skipped = _open_all(models, machine)
-    reports = [report.check() for report in _score(opened, data, ScoreStore(store), machine)]
-    for report in reports:
+    opened, problems = _open_all(models, machine)
+    if out is not None:
+        _claim(out, [model for _, model in opened], data, rounds)
+    scored = []
+    for (_, model), report in zip(opened, _score(opened, data, ScoreStore(store), machine), strict=True):
         for line in report.warnings:
             _LOG.warning("%s: %s", report.info.id, line)
-    controlled = _score_controls([model for _, model in opened], data, ScoreStore(store), machine) if controls else {}
+        try:
+            scored.append((model, report.check()))
+        except BananaError as error:
+            problems.append(str(error))
+    able = [model for model, _ in scored]
+    controlled = _score_controls(able, data, ScoreStore(store), machine) if controls and able else {}
     results = [
         make_result(report.info, data, report.scores, rounds, controlled.get(number, []))
-        for number, report in enumerate(reports)
+        for number, (_, report) in enumerate(scored)
     ]
-    return results, skipped
+    return Judged(results, save(results, data, out) if out is not None else [], problems)
+
+
+def _claim(out: Path, models: Sequence[Model], data: Selection, rounds: Rounds) -> None:
+    """Refuse, before hours of scoring, what could not be written after them or would take another's place.
+
+    A file in `out` is replaced by a newer result of the same model id on the same images and rounds, by no other.
+    """
+    from banana100_bench.files import check_folder
+    from banana100_bench.results import data_facts, load_result, model_facts
+
+    compared = data_facts(data.rows, rounds, data.name, data.dataset_fingerprint).fingerprint
+    taken: dict[str, str] = {}
+    for model in models:
+        facts = model_facts(model.info)
+        if facts.file_stem in taken:
+            raise UsageError(
+                f"{taken[facts.file_stem]} and {facts.id}: both results would be {facts.file_stem}.json; "
+                "evaluate them one by one, each with an --out of its own"
+            )
+        taken[facts.file_stem] = facts.id
+        path = Path(out) / f"{facts.file_stem}.json"
+        if path.exists():
+            other = load_result(path)
+            if (other.model.id, other.data.fingerprint, other.rounds.rounds()) != (facts.id, compared, rounds):
+                raise UsageError(
+                    f"{path}: holds the result of {other.model.id} on {other.data.name} at rounds "
+                    f"{', '.join(map(str, other.rounds.rounds().all))}, on other images, rounds or of another model; "
+                    "choose another --out"
+                )
+    check_folder(out)
 
 
 def _score_controls(

@@ -17,7 +17,7 @@ from banana100_bench.criteria import ABOUT, CONTROLS, OUTCOMES, ImageVerdict
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.models.base import KINDS
 from banana100_bench.protocol import Rounds
-from banana100_bench.records import to_name
+from banana100_bench.records import MAX_NAME, to_name
 
 SCHEMA_VERSION: Final = 2
 MAX_ROUND = 9999  # as in records.Row
@@ -64,6 +64,12 @@ class ModelFacts(Strict):
     weights_sha256: Sha256 | None
     options: dict[Line, Line | int | float | bool]
     versions: dict[Line, Line]
+
+    @property
+    def file_stem(self) -> str:
+        """The name of the files about this model, from its id: safe and not too long, whatever that holds."""
+        name = to_name(self.id.replace(":", "-")) or "model"
+        return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 9]}-{files.sha256_bytes(self.id.encode())[:8]}"
 
 
 class DataFacts(Strict):
@@ -308,8 +314,8 @@ class Result(Strict):
 
     @property
     def file_stem(self) -> str:
-        """The name of this result's files, from its model's id: safe, whatever that holds."""
-        return to_name(self.model.id.replace(":", "-")) or "model"
+        """The name of this result's files; see `ModelFacts.file_stem`."""
+        return self.model.file_stem
 
     def text(self) -> str:
         """The file's text: the same result gives the same bytes."""

@@ -130,6 +130,21 @@ def run_scores(rows: Iterable[Row], scores: Mapping[str, Score | ImageScore], hi
     )
 
 
+def model_facts(info: ModelInfo) -> ModelFacts:
+    """`info` as a result file holds it; BananaError where it cannot, as with a control character in the id."""
+    try:
+        return ModelFacts(
+            id=info.id,
+            kind=info.kind,
+            higher_is_better=info.higher_is_better,
+            weights_sha256=info.weights_sha256,
+            options=dict(info.options),
+            versions=dict(info.versions),
+        )
+    except ValidationError as error:
+        raise BananaError(f"the model {info.id!r:.200} has no place in a result: {first_problem(error)}") from error
+
+
 def make_result(
     info: ModelInfo,
     data: Data,
@@ -163,14 +178,7 @@ def make_result(
             seconds=(seconds := sum(scores[row.image_id].seconds for row in data.rows)),
             seconds_per_1000_images=1000 * seconds / len(data.rows) if data.rows else 0.0,
             hardware=_hardware(),
-            model=ModelFacts(
-                id=info.id,
-                kind=info.kind,
-                higher_is_better=info.higher_is_better,
-                weights_sha256=info.weights_sha256,
-                options=dict(info.options),
-                versions=dict(info.versions),
-            ),
+            model=model_facts(info),
             rounds=ComparedRounds.of(rounds),
             scores=kept,
             controls=list(controls),

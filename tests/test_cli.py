@@ -143,9 +143,9 @@ def test_models_of_a_suite_that_cannot_be_opened_are_told_and_the_others_done(li
     words = ("score", "suite:paper", "--data", line / "banana100", "--rounds", "1", "--workers", 0)
     done = call(*words, cwd=tmp_path, check=1)
     assert "pyiqa:piqe: 4 images: 4 ok" in done.stdout
-    assert done.stderr.count("skipped: pyiqa:") == 11
+    assert done.stderr.count("no result: pyiqa:") == 11
     assert "HF_HUB_OFFLINE is set and the cache lacks its weights, brisque_svm_weights.pth" in done.stderr
-    assert "11 models of the suite cannot be opened here" in one_line(done)
+    assert "11 models came to nothing" in one_line(done)
 
 
 def test_the_list_of_models(tmp_path):
@@ -160,6 +160,64 @@ def test_the_list_of_models(tmp_path):
     assert "pyiqa:piqe: there" in fetched.stdout
     assert f"export HF_HOME={tmp_path}/weights/huggingface TORCH_HOME={tmp_path}/weights/torch" in fetched.stdout
     assert "1 models could not be fetched" in one_line(fetched)
+
+
+def test_a_direction_is_for_the_models_that_declare_none(line, tmp_path):
+    (tmp_path / "metric.py").write_text("def brightness(image):\n    return sum(image.convert('L').getdata())\n")
+    data = ("--data", line / "banana100", "--no-controls")
+    call("evaluate", "metric.py:brightness", "baseline:noise", "--lower-is-better", *data, cwd=tmp_path)
+    directions = {
+        path.stem: json.loads(path.read_text())["model"]["higher_is_better"] for path in result_files(tmp_path)
+    }
+    assert directions == {"metric.py-brightness": False, "baseline-noise": True}
+    alone = call("evaluate", "baseline:noise", "--lower-is-better", *data, cwd=tmp_path, check=2)
+    assert "declares that higher is better" in one_line(alone)
+
+
+def result_files(folder: Path) -> list[Path]:
+    return sorted((folder / "results").glob("*.json"))
+
+
+def test_a_model_that_fails_on_every_image_costs_the_others_nothing(line, tmp_path):
+    (tmp_path / "broken.py").write_text(
+        "def score(image):\n    raise ValueError('no')\n\nscore.higher_is_better = True\n"
+    )
+    words = ("evaluate", "broken.py:score", "baseline:noise", "--data", line / "banana100", "--no-controls")
+    done = call(*words, cwd=tmp_path, check=1)
+    assert "broken.py:score: every image failed (16): ValueError: no" in one_line(done)
+    assert "baseline:noise detects the degradation" in done.stdout
+    assert [path.name for path in result_files(tmp_path)] == ["baseline-noise.json"]
+
+
+def test_no_result_takes_the_place_of_another(line, tmp_path):
+    for folder, sign in (("a", ""), ("b", "-")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "m.py").write_text(
+            f"def score(image):\n    return {sign}image.getpixel((0, 0))[0]\n\nscore.higher_is_better = True\n"
+        )
+    data = ("--data", line / "banana100", "--no-controls")
+    both = call("evaluate", "a/m.py:score", "b/m.py:score", *data, cwd=tmp_path, check=2)
+    assert "both results would be m.py-score.json" in one_line(both)
+    assert not (tmp_path / "scores").exists()
+    call("evaluate", "baseline:constant", *data, cwd=tmp_path)
+    first = (tmp_path / "results" / "baseline-constant.json").read_bytes()
+    other = call("evaluate", "baseline:constant", *data, "--later", "5", cwd=tmp_path, check=2)
+    assert "choose another --out" in one_line(other)
+    assert (tmp_path / "results" / "baseline-constant.json").read_bytes() == first
+    call("evaluate", "baseline:constant", *data, cwd=tmp_path)  # the same question again is an update
+
+
+@pytest.mark.parametrize("name", ["m" * 150, "bell\x07"])
+def test_a_model_whose_result_could_not_be_written_is_refused_before_it_is_scored(line, tmp_path, name):
+    (tmp_path / f"{name}.py").write_text("def score(image):\n    return 1\n\nscore.higher_is_better = True\n")
+    words = ("evaluate", f"{name}.py:score", "--data", line / "banana100", "--no-controls")
+    done = call(*words, cwd=tmp_path, check=None)
+    if "\x07" in name:
+        assert "has no place in a result" in one_line(done)
+        assert "\x07" not in done.stderr
+        assert not (tmp_path / "scores").exists()
+    else:
+        assert [len(path.name) for path in result_files(tmp_path)] == [85]
 
 
 def test_score_resumes(line, tmp_path):

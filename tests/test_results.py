@@ -343,7 +343,7 @@ def test_a_file_too_large_or_absent_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_model_name_that_no_file_may_hold_is_refused_when_it_is_made(rows):
-    with pytest.raises(BananaError, match=r"cannot be written: id: "):
+    with pytest.raises(BananaError, match=r"has no place in a result: id: "):
         judge(rows, THREE, info("pyiqa:\x07"))
 
 

@@ -24,6 +24,9 @@ OPENERS: dict[str, Opener] = {
 }
 """Opener by the part of the spec before the first colon; any other spec with a colon names a Python callable."""
 
+DECLARING = ("pyiqa", "vlm", "baseline")
+"""Kinds whose models all declare their direction."""
+
 ENTRY_POINTS = "banana100_bench.models"
 """A third party adds its own kind by an entry point of this group: its name is the prefix, its object an `Opener`."""
 
