@@ -262,12 +262,19 @@ def generate(
 
 @app.command()
 def build(
-    raw: Annotated[Path, typer.Argument(help="Folder of raw runs, or any tree of images with --pattern.")],
+    raw: Annotated[
+        str,
+        typer.Argument(
+            help="Folder of raw runs or any tree of images; a CSV, JSON-lines or Parquet table that lists files; or a "
+            "dataset on the Hub, as hf://datasets/ORG/NAME[@REVISION]."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Dataset folder to write.")] = Path("banana100"),
     pattern: Annotated[
         str | None,
         typer.Option(
-            help='Where the facts stand in the paths: "{setting}/{initial_image}/rep{repetition}/{round}.{ext}".'
+            help="Where the facts stand in the paths of a tree: "
+            '"{setting}/{initial_image}/rep{repetition}/step_{step}.{ext}". Without it one is guessed and shown.'
         ),
     ] = None,
     set_: Annotated[
@@ -277,12 +284,27 @@ def build(
     name: Annotated[str | None, typer.Option(help="Name of the dataset, by default that of the folder.")] = None,
     licence: Annotated[str, typer.Option(help="Licence of the images, for the card, as cc-by-nc-sa-4.0.")] = "unknown",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a dataset folder built before.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how the files are understood and what is wrong; write nothing.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse where an image is missing, unreadable or there twice.")
+    ] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads that read ahead. [default: up to 4]")] = None,
 ) -> None:
-    """Package raw runs as a Parquet dataset that load_dataset opens."""
-    from banana100_bench.package.build import build as build_dataset
+    """Package raw runs as a Parquet dataset that load_dataset opens. A rerun continues a build that was cut short."""
+    from banana100_bench.package import build as building
+    from banana100_bench.package.incoming import fetch, locate
 
-    report = build_dataset(
-        raw, out, pattern=pattern, constants=_pairs(set_, "--set"), name=name, licence=licence, overwrite=overwrite
+    workers = workers or building.WORKERS
+    found = locate(raw, pattern, _pairs(set_, "--set"))
+    print(found.describe())
+    if dry_run:
+        lines = found.leftovers() if found.hub else [building.preview(found, workers=workers).summary()]
+        print("\n".join(lines))
+        return
+    report = building.build(
+        fetch(found), out, name=name, licence=licence, overwrite=overwrite, strict=strict, workers=workers
     )
     print(report.summary())
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import struct
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,12 +29,16 @@ FORMATS = ("PNG", "JPEG", "WEBP")
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What the header says: size in pixels, format (one of FORMATS), Pillow mode."""
+    """What the header says: size in pixels, format (one of FORMATS), Pillow mode.
+
+    odd: what a reader of pixels must know beyond 8-bit RGB, in words: ``mode CMYK``, ``several frames``.
+    """
 
     width: int
     height: int
     format: str
     mode: str
+    odd: tuple[str, ...] = ()
 
 
 def _open(data: bytes, name: str) -> Image.Image:
@@ -62,10 +67,31 @@ def probe(data: bytes, name: str) -> ImageFacts:
     Raises BananaError where it is empty, of another format, too large, or cut short.
     """
     picture = _open(data, name)
-    kind = str(picture.format)
+    kind = "JPEG" if picture.format == "MPO" else str(picture.format)  # MPO: several JPEGs in one file
     if not _COMPLETE[kind](data):
         raise BananaError(f"{name}: the {kind} file is cut short")
-    return ImageFacts(picture.width, picture.height, kind, picture.mode)
+    return ImageFacts(picture.width, picture.height, kind, picture.mode, tuple(_odd(picture, data)))
+
+
+def _odd(picture: Image.Image, data: bytes) -> Iterator[str]:
+    if picture.mode != "RGB":
+        yield f"mode {picture.mode}"
+    if picture.format == "PNG" and data[24] == 16:  # the depth in IHDR; Pillow calls 16-bit RGB "RGB"
+        yield "16 bits a sample"
+    if getattr(picture, "n_frames", 1) > 1:
+        yield "several frames"
+    if exif := picture.info.get("exif"):  # not `getexif`, which decodes a PNG to look behind its pixels
+        from PIL import Image
+
+        try:
+            tags = Image.Exif()
+            tags.load(exif)
+            orientation = tags.get(0x0112, 1)
+        except Exception:  # what Pillow raises here has no common class
+            yield "broken EXIF"
+        else:
+            if orientation != 1:
+                yield f"EXIF orientation {orientation}"
 
 
 def _png_complete(data: bytes) -> bool:

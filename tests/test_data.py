@@ -17,8 +17,7 @@ from banana100_bench.data import load, open_data
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.files import sha256_file
 from banana100_bench.package.build import build
-from banana100_bench.package.shards import ROW_GROUP_ROWS
-from banana100_bench.package.source import find, row_order
+from banana100_bench.package.source import row_order
 from banana100_bench.records import fingerprint
 from tests.package import making
 
@@ -55,7 +54,7 @@ def refuse(folder: Path, message: str, **selection: Any) -> None:
 
 def test_the_key_rounds_are_what_is_opened(raw: Path, dataset: Path) -> None:
     selection = open_data(dataset)
-    made = {row.image_id: (row, path) for row, path in find(raw).images}
+    made = {row.image_id: (row, path) for row, path in making.images(raw)}
     wanted = sorted((row for row, _ in made.values() if row.round in (1, 5, 10, 20)), key=row_order)
     assert selection.rows == wanted
     assert len(selection) == 10
@@ -68,7 +67,7 @@ def test_the_key_rounds_are_what_is_opened(raw: Path, dataset: Path) -> None:
 
 
 def test_all_rounds_and_round_0(raw: Path, dataset: Path) -> None:
-    files = {row.image_id: path for row, path in find(raw).images}
+    files = {row.image_id: path for row, path in making.images(raw)}
     everything = open_data(dataset, rounds=None)
     assert len(everything) == 37
     assert min(row.round for row in everything.rows) == 1
@@ -145,7 +144,7 @@ def test_only_the_needed_row_groups_are_read(dataset: Path, monkeypatch: pytest.
     subset = selection.subset([selection.rows[-1].image_id, selection.rows[3].image_id])
     read.clear()
     assert len(list(subset.images())) == 2
-    assert [groups for columns, groups in read if columns == ["image.bytes"]] == [ROW_GROUP_ROWS] * 2
+    assert [groups for columns, groups in read if columns == ["image.bytes"]] == [1, 1]
     pixels = sum(row.num_bytes for row in subset.rows)
     assert pixels < subset.bytes_read < pixels + 2_500  # of 20 names, and page headers
 

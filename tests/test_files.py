@@ -17,26 +17,10 @@ def test_atomic_path_leaves_the_old_file_where_the_body_fails(tmp_path):
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_atomic_dir_replaces_only_by_a_whole_folder(tmp_path):
-    target = tmp_path / "out"
-    with files.atomic_dir(target) as temporary:
-        (temporary / "first").write_text("1")
-    with pytest.raises(ZeroDivisionError), files.atomic_dir(target) as temporary:
-        (temporary / "second").write_text("2")
-        raise ZeroDivisionError
-    assert os.listdir(target) == ["first"]
-    with files.atomic_dir(target) as temporary:
-        (temporary / "third").write_text("3")
-    assert os.listdir(target) == ["third"]
-    assert os.listdir(tmp_path) == ["out"]
-
-
 def test_unwritable_output_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(BananaError, match="cannot write .*file/x"):
         files.write_text(tmp_path / "file" / "x", "")
-    with pytest.raises(BananaError, match="cannot write .*file/x"), files.atomic_dir(tmp_path / "file" / "x"):
-        pass
 
 
 def test_new_files_obey_the_umask(tmp_path):
@@ -84,3 +68,9 @@ def test_read_json_refuses_what_is_missing_or_too_large(tmp_path):
 def test_json_never_holds_nan():
     with pytest.raises(ValueError, match="not JSON compliant"):
         files.dump_json({"score": float("nan")})
+
+
+def test_printable_escapes_what_a_terminal_would_obey():
+    assert files.printable("猫 a.png") == "猫 a.png"
+    assert files.printable("a\x1b[31m\n\u202e.png") == r"a\x1b[31m\n\u202e.png"
+    assert files.printable(os.fsdecode(b"\xff.png")) == r"\udcff.png"

@@ -121,6 +121,8 @@ def readme(manifest: Manifest, rows: Sequence[Row]) -> str:
         ],
         formats=sorted(Counter(f"{row.format} {row.width} x {row.height}" for row in rows).items()),
         gaps=manifest.gaps,
+        faults=manifest.faults,
+        notes=manifest.notes,
         columns=[("image", "Image", MEANING["image"])] + [(name, kinds[name].dtype, MEANING[name]) for name in COLUMNS],
         citation=asset(CITATION),
     )

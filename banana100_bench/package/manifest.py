@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from banana100_bench.errors import BananaError
 from banana100_bench.files import read_json
 from banana100_bench.raw import Sha256
-from banana100_bench.records import check_name
+from banana100_bench.records import Row, check_name
 
 FILE = "MANIFEST.json"
 MAX_BYTES = 64 << 20
@@ -37,6 +38,22 @@ class Gap(_Strict):
     rounds: tuple[_Natural, ...]
 
 
+class Fault(_Strict):
+    """An image that was found but could not be taken. file: its name in the source; problem: why, in words."""
+
+    image_id: str
+    file: str
+    problem: str
+
+
+class Note(_Strict):
+    """Something to know of some images of the dataset. examples: ids of the first few."""
+
+    what: str
+    images: _Natural
+    examples: tuple[str, ...]
+
+
 class Counts(_Strict):
     """How many there are; `images` are those of rounds 1 and later, `rows` initial images as well."""
 
@@ -45,6 +62,17 @@ class Counts(_Strict):
     runs: _Natural
     initial_images: _Natural
     settings: _Natural
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> Counts:
+        edited = [row for row in rows if row.round > 0]
+        return cls(
+            rows=len(rows),
+            images=len(edited),
+            runs=len({row.run_id for row in edited}),
+            initial_images=len({row.initial_image for row in edited}),
+            settings=len({row.setting for row in edited}),
+        )
 
 
 class Manifest(_Strict):
@@ -61,6 +89,8 @@ class Manifest(_Strict):
     licence: str
     counts: Counts
     gaps: tuple[Gap, ...]
+    faults: tuple[Fault, ...] = ()
+    notes: tuple[Note, ...] = ()
     files: tuple[FileEntry, ...]
 
 

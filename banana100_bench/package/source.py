@@ -1,257 +1,249 @@
-"""Find the images of a dataset and check them, so that all is known to be sound before anything is written."""
+"""Find the images that a dataset can be made of and how they belong together, before any of them is read."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from functools import cached_property
+from pathlib import Path, PurePosixPath
 
-from banana100_bench import raw as layout
+from banana100_bench import images
 from banana100_bench.errors import BananaError, UsageError
-from banana100_bench.files import sha256_bytes
-from banana100_bench.images import probe
-from banana100_bench.package import tree
-from banana100_bench.package.manifest import Gap
-from banana100_bench.progress import progress
+from banana100_bench.files import printable, sha256_bytes
+from banana100_bench.package import layouts
+from banana100_bench.package.layouts import Candidate, Listing
+from banana100_bench.package.manifest import Fault, Gap
+from banana100_bench.package.proposal import propose
+from banana100_bench.package.storage import HubDataset
+from banana100_bench.package.walking import File, walk
+from banana100_bench.raw import read_file
 from banana100_bench.records import Row, image_id
 
-SHOWN = 3  # problems named in an error; the others are counted
+SHOWN = 3  # problems named in a message; the others are counted
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The sound images of a dataset.
+    """What a dataset can be made of. Its images may turn out unreadable: see `reading`.
 
-    images: (row, file), in `row_order`. gaps: what is missing, by run id.
-    unused: files under the raw folder that are no part of any run, relative to it.
+    where, says: the source and how it was read, for a person. candidates: one an image, in `row_order`.
+    expected: the initial image and the last round of each run, by run id. faults: images left out already.
+    repeats: files that are another file again. unused: files that are no part of any run.
+    hub: where the files are, if they are not here.
     """
 
-    images: list[tuple[Row, Path]]
-    gaps: list[Gap]
+    where: str
+    says: str
+    candidates: list[Candidate]
+    expected: dict[str, tuple[str, int]]
+    faults: list[Fault]
+    repeats: list[str]
     unused: list[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Found:
-    """An image before its bytes are read. sha256: what a journal says of them, None if nothing does."""
-
-    path: Path
-    facts: dict[str, Any]
-    sha256: str | None = None
+    hub: HubDataset | None = None
 
     @property
-    def run(self) -> str | None:
-        return self.facts.get("run_id")
+    def bytes(self) -> int:
+        return sum(one.size for one in self.candidates)
 
-    @property
-    def round(self) -> int:
-        return self.facts["round"]
+    def parent(self, one: Candidate) -> Candidate | None:
+        """The image that `one` was made from, where it is here."""
+        return self._by_id.get(image_id(one.run_id if one.round > 1 else None, one.initial_image, one.round - 1))
+
+    @cached_property
+    def _by_id(self) -> dict[str, Candidate]:
+        return {one.image_id: one for one in self.candidates}
+
+    def describe(self) -> str:
+        """How the files were understood, on a few lines, for a person to check before they are packed."""
+        edited = [one for one in self.candidates if one.run_id]
+        runs = {one.run_id for one in edited}
+        lines = [
+            f"{self.where}: {self.says}: {len(edited)} images in {len(runs)} runs, "
+            f"{len(self.candidates) - len(edited)} initial images, {self.bytes / 1e6:.1f} MB"
+        ]
+        for name in ("setting", "setting_group", "initial_image", "editor", "repetition", "round", "period"):
+            values = sorted(
+                {one.facts.get(name) for one in edited} - {None}, key=lambda value: (str(type(value)), value)
+            )
+            if values:
+                shown = f"{values[0]} to {values[-1]}" if name == "round" else few(map(str, values), 6)
+                lines.append(f"  {name + ':':15}{len(values)} ({shown})")
+        for one in edited[:: max(1, len(edited) // 3)][:3]:
+            lines.append(f"  {one.name} -> {one.image_id}")
+        return "\n".join(lines)
+
+    def leftovers(self) -> list[str]:
+        """Files that nothing is made of, a line each kind."""
+        lines = []
+        if self.repeats:
+            lines.append(f"files there twice: {len(self.repeats)}: {few(self.repeats)}")
+        if self.unused:
+            lines.append(f"not used: {len(self.unused)} files that are no part of a run: {few(self.unused)}")
+        return lines
 
 
-def row_order(row: Row) -> tuple[str, int, str]:
+def row_order(row: Row | Candidate) -> tuple[str, int, str]:
     """The key by which rows are sorted everywhere: by run, then round; initial images come first."""
     return (row.run_id or "", row.round, row.initial_image)
 
 
-def find(raw: Path, pattern: str | None = None, constants: Mapping[str, str] | None = None) -> Source:
-    """Find and check the images in the folder `raw`; each file is read once, one at a time.
+def few(names: Iterable[str], shown: int = SHOWN, between: str = ", ") -> str:
+    """The first of `names`, and how many more there are."""
+    listed = list(names)
+    more = f"{between}and {len(listed) - shown} more" if len(listed) > shown else ""
+    return between.join(listed[:shown]) + more
 
-    Without a pattern `raw` is a folder of raw runs (`banana100_bench.raw`); with one, any tree of
-    images whose paths tell the facts, the others being given as `constants` (`tree.match`).
 
-    A run should have the rounds that were asked for, or, where no one recorded that, as many as the
-    longest run of its setting and editor; what is missing is listed as gaps. Raises BananaError for
-    what would make a dataset wrong: an unreadable file, two files for one round, a run without
-    round 1, initial images of one name that differ, a broken chain, simulated beside real images, a
-    symbolic link. It names the first few and counts the others.
+def find(
+    raw: str | Path,
+    pattern: str | None = None,
+    constants: Mapping[str, str] | None = None,
+    files: Mapping[str, File] | None = None,
+) -> Source:
+    """Find the images in `raw`, reading none of them.
+
+    raw: a folder of raw runs (`banana100_bench.raw`); or a CSV, JSON-lines or Parquet table that lists files
+        (`layouts.from_table`); or any tree of images, a snapshot in the Hub's cache as well.
+    pattern, constants: how paths tell the facts, and facts that all images share (`tree.match`). Without a pattern
+        a tree gets the one that `proposal.propose` guesses; `Source.describe` shows what came of it.
+    files: what `walk` gave for the folder, where that is known already.
+
+    A run should have the rounds that were asked for, or, where no one recorded that, as many as the longest run of
+    its setting and editor. Of several files for one image the first is taken if their bytes are the same; else none
+    is, for no one can say which is right. Raises BananaError for what no dataset can truly say: facts that change
+    within a run, initial images of one name that differ, a broken chain, simulated beside real images; for a symbolic
+    link and a path that leads out of the folder; and where there is no image at all. It names the first few problems
+    and counts the others.
     """
-    raw = Path(raw)
-    files = _walk(raw)
-    planned: dict[str, int] = {}
-    if pattern is not None:
-        found = _in_tree(raw, files, pattern, constants or {})
-    elif constants:
-        raise UsageError("facts can be given only with a pattern: raw runs carry their own")
-    elif not (raw / "runs").is_dir():
-        raise BananaError(
-            f"{raw}: holds no runs/ folder, as `banana100 generate` writes; give a pattern to read another layout"
-        )
-    else:
-        found, planned = _in_runs(raw)
-    if not any(one.run for one in found):
+    raw, constants = Path(raw), constants or {}
+    table = raw if raw.suffix.lower() in layouts.TABLES and raw.is_file() else None
+    if table and pattern is not None:
+        raise UsageError(f"{raw}: a table lists its files; a pattern is for a folder")
+    folder = raw.parent if table else raw
+    files = walk(folder) if files is None else files
+    listing = _list(raw, table, files, pattern, constants)
+    if not any(one.run_id for one in listing.candidates):
         raise BananaError(f"{raw}: no images of any round after 0 ({len(files)} files looked at)")
-
-    _refuse(raw, _structural_problems(raw, found))
-    rows = _read(raw, found)
-    used = {one.path for one in found}
-    unused = [name for name in files if raw / name not in used and not (pattern is None and _is_bookkeeping(name))]
-    images = sorted(rows.values(), key=lambda image: row_order(image[0]))
-    return Source(images=images, gaps=_gaps([row for row, _ in images], planned), unused=unused)
-
-
-def _walk(raw: Path) -> list[str]:
-    """All files under `raw`, relative, sorted; BananaError on a symbolic link, which could lead out of it."""
-    if not raw.is_dir():
-        raise BananaError(f"{raw}: not a folder")
-    names = []
-    folders = [raw]
-    while folders:
-        try:
-            entries = list(folders.pop().iterdir())
-        except OSError as error:
-            raise BananaError(f"cannot list {error.filename}: {error.strerror}") from error
-        for entry in entries:
-            if entry.is_symlink():
-                raise BananaError(f"{entry}: a symbolic link; expected files and folders only")
-            if entry.is_dir():
-                folders.append(entry)
-            else:
-                names.append(entry.relative_to(raw).as_posix())
-    return sorted(names)
-
-
-def _is_bookkeeping(name: str) -> bool:
-    """True for a file that raw runs keep beside the images."""
-    return Path(name).name in (layout.RUN_FILE, layout.JOURNAL_FILE) or Path(name).name.startswith(".")
-
-
-def _in_tree(raw: Path, files: list[str], pattern: str, constants: Mapping[str, str]) -> list[_Found]:
-    facts = tree.match(files, pattern, constants)
-    if not facts:
-        example = f"; the first is {files[0]}" if files else ""
-        raise BananaError(f"{raw}: the pattern {pattern!r} fits none of its {len(files)} files{example}")
-    return [_Found(path=raw / name, facts=told) for name, told in facts.items()]
-
-
-def _in_runs(raw: Path) -> tuple[list[_Found], dict[str, int]]:
-    """What raw runs hold, and how many rounds were asked for in each."""
-    found: dict[Path, _Found] = {}
-    planned = {}
-    empty = []
-    for folder in layout.run_folders(raw):
-        run, entries = layout.read_run(folder)
-        if not entries:
-            empty.append(f"{folder}: no round 1")
-            continue
-        planned[run.run_id] = run.rounds
-        start = layout.initial_path(raw, run.initial_image, run.initial_extension)
-        initial = {"image_id": image_id(None, run.initial_image, 0), "initial_image": run.initial_image, "round": 0}
-        found[start] = _Found(path=start, facts=initial | {"style": run.style}, sha256=run.initial_sha256)
-        shared = run.model_dump(
-            include={"setting", "setting_group", "initial_image", "style", "repetition", "period", "seed"}
-            | {"editor", "simulated", "temperature", "resolution"}
-        )
-        for entry in entries:
-            facts = {
-                **shared,
-                "image_id": image_id(run.run_id, run.initial_image, entry.round),
-                "run_id": run.run_id,
-                "round": entry.round,
-                "prompt": run.prompt(entry.round),
-                "model_version": entry.model_version,
-                "parent_sha256": entry.parent_sha256,
-                "reasoning_summary": entry.reasoning_summary,
-                "created_at": entry.created_at,
-            }
-            found[entry.path] = _Found(path=entry.path, facts=facts, sha256=entry.sha256)
-    _refuse(raw, empty)
-    return list(found.values()), planned
-
-
-def _structural_problems(raw: Path, found: Iterable[_Found]) -> list[str]:
-    """What is wrong that can be told without reading an image."""
-    problems = []
-    runs: dict[str, dict[int, _Found]] = defaultdict(dict)
-    for one in found:
-        if one.run:
-            first = runs[one.run].setdefault(one.round, one)
-            if first is not one:
-                names = f"{first.path.relative_to(raw)} and {one.path.relative_to(raw)}"
-                problems.append(f"{names} are both round {one.round} of {one.run}")
-    for run, rounds in sorted(runs.items()):
-        if 1 not in rounds:
-            problems.append(f"{run}: no round 1")
-        for name in ("setting_group", "period", "style", "simulated"):
-            if len({one.facts.get(name) for one in rounds.values()}) > 1:
-                problems.append(f"{run}: {name} differs between its rounds")
-    examples = {one.facts.get("simulated", False): run for run, rounds in runs.items() for one in rounds.values()}
-    if len(examples) > 1:
-        problems.append(f"simulated images ({examples[True]}) and real ones ({examples[False]}) do not go together")
-    return problems
-
-
-def _read(raw: Path, found: list[_Found]) -> dict[str, tuple[Row, Path]]:
-    """The rows of `found` by image id, with what follows from the bytes, which are read once and let go."""
-    rows: dict[str, tuple[Row, Path]] = {}
-    problems = []
-    with progress("checking", len(found)) as advance:
-        for one in found:
-            try:
-                row = _row(one)
-            except BananaError as error:
-                problems.append(str(error))
-            else:
-                first = rows.setdefault(row.image_id, (row, one.path))
-                if first[0].sha256 != row.sha256:
-                    names = f"{first[1].relative_to(raw)} and {one.path.relative_to(raw)}"
-                    problems.append(f"{names} differ, but are both the initial image {row.initial_image}")
-            advance(1)
-    _refuse(raw, problems)
-    for name, (row, path) in rows.items():
-        before = rows.get(image_id(row.run_id if row.round > 1 else None, row.initial_image, row.round - 1))
-        if row.round and before:
-            if row.parent_sha256 not in (None, before[0].sha256):
-                problems.append(f"{path.relative_to(raw)}: not made from round {row.round - 1} as it now stands")
-            rows[name] = (dataclasses.replace(row, parent_sha256=before[0].sha256), path)
-    _refuse(raw, problems)
-    return rows
-
-
-def _row(one: _Found) -> Row:
-    data = layout.read_file(one.path)
-    seen = probe(data, str(one.path))
-    sha256 = sha256_bytes(data)
-    if one.sha256 not in (None, sha256):
-        raise BananaError(f"{one.path}: SHA-256 {sha256[:12]}..., but the journal says {one.sha256[:12]}...")
-    return Row(
-        **one.facts,
-        width=seen.width,
-        height=seen.height,
-        format=seen.format,
-        num_bytes=len(data),
-        sha256=sha256,
+    _refuse(raw, _contradictions(listing.candidates))
+    candidates, faults, repeats = _one_file_each(raw, listing.candidates)
+    used = {one.path for one in listing.candidates}
+    bookkeeping = layouts.is_bookkeeping if listing.planned else {table.name if table else ""}.__contains__
+    return Source(
+        where=printable(str(raw)),
+        says=listing.says,
+        candidates=sorted(candidates, key=row_order),
+        expected=_expected(listing),
+        faults=faults,
+        repeats=repeats,
+        unused=[printable(name) for name, file in files.items() if file.path not in used and not bookkeeping(name)],
     )
 
 
-def _gaps(rows: Iterable[Row], planned: Mapping[str, int]) -> list[Gap]:
-    """What is missing of the rounds 0 to the planned one, or to the last of the longest run of that kind."""
+def _list(
+    raw: Path, table: Path | None, files: Mapping[str, File], pattern: str | None, constants: Mapping[str, str]
+) -> Listing:
+    if table:
+        return layouts.from_table(table, files, constants)
+    if pattern is None and any(PurePosixPath(name).match("runs/*/run.json") for name in files):
+        if constants:
+            raise UsageError("facts can be given only with a pattern or a table: raw runs carry their own")
+        return layouts.from_runs(raw)
+    if pattern is None:
+        guess = propose(files)
+        if guess is None:
+            raise BananaError(
+                f"{raw}: holds no runs/ folder, as `banana100 generate` writes, and none of its {len(files)} files "
+                "looks like an image of a round; give a pattern to read another layout"
+            )
+        try:
+            listing = layouts.from_tree(str(raw), files, guess.pattern, constants)
+        except UsageError as error:
+            raise UsageError(f"{error} (pattern guessed: {guess.pattern})") from error
+        said = f"{listing.says}, guessed, fits {guess.fits} of {guess.images} image files"
+        return Listing(says=said, candidates=listing.candidates)
+    return layouts.from_tree(str(raw), files, pattern, constants)
+
+
+def _expected(listing: Listing) -> dict[str, tuple[str, int]]:
+    """The initial image and the last round of each run: as asked for, or that of the longest run of its kind."""
+    longest: Counter[tuple[str | None, str | None]] = Counter()
+    runs: dict[str, Candidate] = {}
+    for one in listing.candidates:
+        if one.run_id:
+            runs[one.run_id] = one
+            kind = (one.facts.get("setting"), one.facts.get("editor"))
+            longest[kind] = max(longest[kind], one.round)
+    expected = {
+        run: (one.initial_image, longest[one.facts.get("setting"), one.facts.get("editor")])
+        for run, one in runs.items()
+    }
+    return expected | {run: (listing.starts[run], rounds) for run, rounds in listing.planned.items()}
+
+
+def gaps(rows: Iterable[Row], expected: Mapping[str, tuple[str, int]]) -> tuple[Gap, ...]:
+    """What `rows` lack of the rounds 0 to the last expected one, run by run."""
     initial = set()
     rounds: dict[str, set[int]] = defaultdict(set)
-    sample: dict[str, Row] = {}
-    longest: dict[tuple[str | None, str | None], int] = defaultdict(int)
     for row in rows:
         if row.run_id is None:
             initial.add(row.initial_image)
         else:
             rounds[row.run_id].add(row.round)
-            sample[row.run_id] = row
-            longest[row.setting, row.editor] = max(longest[row.setting, row.editor], row.round)
-    gaps = []
-    for run, present in sorted(rounds.items()):
-        one = sample[run]
-        expected = range(1, planned.get(run, longest[one.setting, one.editor]) + 1)
-        missing = [] if one.initial_image in initial else [0]
-        missing += sorted(set(expected) - present)
-        if missing:
-            gaps.append(Gap(run_id=run, rounds=tuple(missing)))
-    return gaps
+    missing = {
+        run: ([] if start in initial else [0]) + sorted(set(range(1, last + 1)) - rounds[run])
+        for run, (start, last) in sorted(expected.items())
+    }
+    return tuple(Gap(run_id=run, rounds=tuple(numbers)) for run, numbers in missing.items() if numbers)
+
+
+def _contradictions(candidates: Iterable[Candidate]) -> list[str]:
+    """What no dataset can truly say, as far as it can be told without reading an image."""
+    problems = []
+    runs: dict[str, list[Candidate]] = defaultdict(list)
+    for one in candidates:
+        if one.run_id:
+            runs[one.run_id].append(one)
+    for run, ones in sorted(runs.items()):
+        for name in ("setting_group", "period", "style", "simulated"):
+            if len({one.facts.get(name) for one in ones}) > 1:
+                problems.append(f"{run}: {name} differs between its rounds")
+    examples = {one.facts.get("simulated", False): run for run, ones in runs.items() for one in ones}
+    if len(examples) > 1:
+        problems.append(f"simulated images ({examples[True]}) and real ones ({examples[False]}) do not go together")
+    return problems
+
+
+def _one_file_each(raw: Path, candidates: Sequence[Candidate]) -> tuple[list[Candidate], list[Fault], list[str]]:
+    """One candidate an image, the images for which there are several that differ, and the files not needed."""
+    files: dict[str, list[Candidate]] = defaultdict(list)
+    for one in candidates:
+        files[one.image_id].append(one)
+    chosen, faults, repeats, problems = [], [], [], []
+    for image, ones in files.items():
+        first, *others = ones
+        if not others or len({_digest(one) for one in ones}) == 1:
+            chosen.append(first)
+            repeats += [one.name for one in others]
+        elif first.run_id is None:
+            problems.append(f"{first.name} and {others[0].name} differ, but are both {image}")
+        else:
+            names = few(one.name for one in others)
+            faults.append(Fault(image_id=image, file=first.name, problem=f"another file is the same round: {names}"))
+    _refuse(raw, problems)
+    return chosen, faults, repeats
+
+
+def _digest(one: Candidate) -> str:
+    """The SHA-256 of the file's bytes; where it cannot be read, something that no other file has."""
+    if one.sha256:
+        return one.sha256
+    try:
+        return sha256_bytes(read_file(one.path, images.MAX_BYTES))
+    except BananaError:
+        return one.name
 
 
 def _refuse(raw: Path, problems: list[str]) -> None:
     if problems:
-        more = len(problems) - SHOWN
-        tail = f"; and {more} more" if more > 0 else ""
-        raise BananaError(f"{raw}: {len(problems)} of its parts cannot be used: {'; '.join(problems[:SHOWN])}{tail}")
+        raise BananaError(f"{raw}: {len(problems)} contradictions: {few(problems, between='; ')}")

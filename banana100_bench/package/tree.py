@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from banana100_bench.errors import BananaError, UsageError, unknown_name
+from banana100_bench.files import printable
 from banana100_bench.protocol import GROUPS, SETTINGS, STYLES
-from banana100_bench.records import image_id, run_id, to_name
+from banana100_bench.records import check_name, image_id, run_id, to_name
 
 _Count = Annotated[int, Field(ge=0, le=9999)]
 _TYPES: dict[str, Any] = {  # the fields of a Row that a path or a person can tell, and what they must be
@@ -53,7 +54,7 @@ def match(paths: Iterable[str], pattern: str, constants: Mapping[str, str]) -> d
     twice or of the wrong type; BananaError, naming the path, where a name cannot be made safe.
     """
     shape = compile_pattern(pattern)
-    shared = {_field(key, "fact"): value for key, value in constants.items()}
+    shared = _fields(constants)
     for name in shared:
         if name in shape.groupindex or name == "round":
             raise UsageError(f"{name}={shared[name]}: a fact that stands in the pattern cannot be given as well")
@@ -64,12 +65,38 @@ def match(paths: Iterable[str], pattern: str, constants: Mapping[str, str]) -> d
     facts = {}
     for path in paths:
         if found := shape.fullmatch(path):
-            try:
-                told = {name: _parse(name, text) for name, text in found.groupdict().items() if name != "ext"}
-                facts[path] = _facts(known | told)
-            except BananaError as error:
-                raise type(error)(f"{path}: {error}") from error
+            facts[path] = _named(path, known, {key: text for key, text in found.groupdict().items() if key != "ext"})
     return facts
+
+
+def tell(lines: Mapping[str, Mapping[str, str]], constants: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """As `match`, for facts that a table tells: for each path the text of each fact; empty ones are not told.
+
+    A fact in `lines` takes the place of a constant.
+    """
+    known = {name: _parse(name, text) for name, text in _fields(constants).items()}
+    return {path: _named(path, known, _fields(texts)) for path, texts in lines.items()}
+
+
+def is_fact(name: str) -> bool:
+    """True if a path or a table can tell a fact of this name."""
+    return _SYNONYMS.get(name, name) in _TYPES
+
+
+def _fields(texts: Mapping[str, str]) -> dict[str, str]:
+    return {_field(name, "fact"): text for name, text in texts.items() if text != ""}
+
+
+def _named(path: str, known: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+    """The facts of the image at `path`, which errors name."""
+    try:
+        told = {**known, **{name: _parse(name, text) for name, text in texts.items()}}
+        for name, example in {**_REQUIRED, "round": "1"}.items():
+            if name not in told and (name in ("initial_image", "round") or told.get("round") != 0):
+                raise UsageError(f"{name}: not told; give it, as {name}={example}")
+        return _facts(told)
+    except BananaError as error:
+        raise type(error)(f"{printable(path)}: {error}") from error
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
@@ -108,7 +135,7 @@ def _parse(name: str, text: str) -> Any:
 
 def _facts(told: dict[str, Any]) -> dict[str, Any]:
     """Names made safe, ids made, and what the protocol knows of the setting filled in."""
-    initial = to_name(told["initial_image"])
+    initial = check_name("initial image", to_name(told["initial_image"]))
     if told["round"] == 0:
         style = {"style": told["style"]} if "style" in told else {}
         return {"image_id": image_id(None, initial, 0), "initial_image": initial, "round": 0, **style}

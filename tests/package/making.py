@@ -12,6 +12,9 @@ from PIL import Image
 
 from banana100_bench import protocol, raw
 from banana100_bench.files import Journal, sha256_bytes, write_bytes, write_text
+from banana100_bench.package.build import preview
+from banana100_bench.package.source import find
+from banana100_bench.records import Row
 
 TIME = "2026-01-02T03:04:05Z"
 
@@ -90,6 +93,13 @@ def write_raw(folder: Path) -> Path:
     write_run(folder, "add_apple", "disc", planned=6, made=6)
     write_run(folder, "cross_model_replication", "comb", planned=2, made=2)
     return folder
+
+
+def images(raw: Path, *how: object) -> list[tuple[Row, Path]]:
+    """The rows of a source, each with its file; see `source.find` for `how`."""
+    source = find(raw, *how)
+    paths = {one.image_id: one.path for one in source.candidates}
+    return [(row, paths[row.image_id]) for row in preview(source).tally.rows]
 
 
 PATTERN = "{initial_image}/step_{round}_{_}.{ext}"

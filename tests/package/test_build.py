@@ -10,7 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,9 +21,8 @@ from PIL import Image
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.files import sha256_bytes, sha256_file, write_bytes
 from banana100_bench.package.build import build
-from banana100_bench.package.source import find
 from banana100_bench.records import fingerprint
-from tests.package.making import FACTS, PATTERN, picture, write_run, write_tree
+from tests.package.making import FACTS, PATTERN, images, picture, write_run, write_tree
 
 
 def snapshot(folder: Path) -> dict[str, str]:
@@ -55,7 +56,7 @@ def test_layout_and_manifest(raw: Path, dataset: Path) -> None:
     } == snapshot(dataset)
     assert all(file["bytes"] == (dataset / path).stat().st_size for path, file in files.items())
     assert manifest["counts"] == {"rows": 40, "images": 37, "runs": 5, "initial_images": 3, "settings": 4}
-    assert manifest["fingerprint"] == fingerprint((row.image_id, row.sha256) for row, _ in find(raw).images)
+    assert manifest["fingerprint"] == fingerprint((row.image_id, row.sha256) for row, _ in images(raw))
     assert (manifest["name"], manifest["simulated"], manifest["licence"]) == ("banana100", True, "unknown")
     assert manifest["gaps"] == [{"run_id": "replication__ramp__simulated__rep1", "rounds": list(range(7, 21))}]
 
@@ -111,7 +112,7 @@ def test_datasets_loads_it_by_bare_name(raw: Path, dataset: Path, tmp_path: Path
     assert done.returncode == 0, done.stderr
     got = json.loads(done.stdout)
 
-    made = {row.image_id: (row, path) for row, path in find(raw).images if row.round}
+    made = {row.image_id: (row, path) for row, path in images(raw) if row.round}
     assert set(got["default"]) == set(got["streamed"]) == set(made)
     assert got["bytes"] == {name: sha256_file(path) for name, (_, path) in made.items()}
     assert got["paths"] == {name: f"{name}{path.suffix}" for name, (_, path) in made.items()}
@@ -196,12 +197,79 @@ def test_raw_images_inside_the_dataset_folder_are_not_lost(tmp_path: Path) -> No
         build(tmp_path / "out" / "raw", tmp_path / "out", overwrite=True)
 
 
-def test_bad_input_writes_nothing(tmp_path: Path) -> None:
+def test_what_cannot_be_used_is_left_out_and_told(tmp_path: Path) -> None:
     write_tree(tmp_path / "raw")
     write_bytes(tmp_path / "raw" / "chair" / "step_003_x.png", b"")
-    with pytest.raises(BananaError, match=r"chair/step_003_x\.png: the file is empty"):
-        build(tmp_path / "raw", tmp_path / "out", pattern=PATTERN, constants=FACTS)
+    report = build(tmp_path / "raw", tmp_path / "out", pattern=PATTERN, constants=FACTS)
+    run = "add_remove__chair__flux.1_kontext__rep0"
+    fault = {"image_id": f"{run}__round003", "file": "chair/step_003_x.png", "problem": "the file is empty"}
+    manifest = json.loads((tmp_path / "out" / "MANIFEST.json").read_text())
+    assert (manifest["faults"], manifest["gaps"]) == ([fault], [{"run_id": run, "rounds": [3]}])
+    assert manifest["counts"]["images"] == 11
+    assert report.summary().splitlines()[1:] == [
+        f"gaps: 1 images missing from 1 runs: {run} rounds 3",
+        "left out: 1 images that cannot be used: chair/step_003_x.png: the file is empty",
+    ]
+    readme = (tmp_path / "out" / "README.md").read_text()
+    assert r"- chair/step\_003\_x.png: the file is empty" in readme
+    parents = {row["round"]: row["parent_sha256"] for row in _rows(tmp_path / "out") if row["run_id"] == run}
+    assert [number for number, parent in parents.items() if parent is None] == [4]
+
+
+def _rows(dataset: Path) -> list[dict[str, Any]]:
+    return pq.read_table(dataset / "metadata").to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda raw: write_bytes(raw / "chair" / "step_003_x.png", b""), "step_003_x.png: the file is empty"),
+        (lambda raw: (raw / "chair" / "step_003_x.png").unlink(), "1 images missing from 1 runs"),
+        (lambda raw: shutil.copy(raw / "chair" / "step_003_x.png", raw / "chair" / "step_3_y.png"), "there twice"),
+        (lambda raw: write_bytes(raw / "other.png", picture(1)), "files that are no part of a run: other.png"),
+    ],
+)
+def test_strict_refuses_what_is_not_whole(tmp_path: Path, spoil: Callable[[Path], object], said: str) -> None:
+    spoil(write_tree(tmp_path / "raw"))
+    with pytest.raises(BananaError, match=f"refused, being strict: .*{said}"):
+        build(tmp_path / "raw", tmp_path / "out", pattern=PATTERN, constants=FACTS, strict=True)
     assert [path.name for path in tmp_path.iterdir()] == ["raw"]
+    build(write_tree(tmp_path / "whole"), tmp_path / "out", pattern=PATTERN, constants=FACTS, strict=True)
+
+
+def test_nothing_usable_writes_nothing(tmp_path: Path) -> None:
+    write_tree(tmp_path / "raw", rounds=[1])
+    for path in tmp_path.rglob("*.png"):
+        path.write_bytes(b"")
+    with pytest.raises(BananaError, match="none of its images can be used: left out: 2 images .*the file is empty"):
+        build(tmp_path / "raw", tmp_path / "out", pattern=PATTERN, constants=FACTS)
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_without_a_usable_image_are_not_there_and_the_numbers_have_no_gap(raw: Path, tmp_path: Path) -> None:
+    write_tree(tmp_path / "raw", ["plant"], range(2, 5))
+    (tmp_path / "raw" / "plant" / "step_003_x.png").write_bytes(picture(1)[:-9])
+    report = build(tmp_path / "raw", tmp_path / "out", pattern=PATTERN, constants=FACTS, max_shard_bytes=1)
+    assert [file.path for file in report.manifest.files if file.path.startswith("data")] == [
+        "data/object/rest-00000-of-00002.parquet",
+        "data/object/rest-00001-of-00002.parquet",
+    ]
+    assert [row["round"] for row in pq.read_table(tmp_path / "out" / "data").to_pylist()] == [2, 4]
+
+
+def test_the_number_of_workers_changes_nothing(raw: Path, dataset: Path, tmp_path: Path) -> None:
+    for workers in (1, 5):
+        build(raw, tmp_path / "banana100", workers=workers, overwrite=True)
+        assert snapshot(tmp_path / "banana100") == snapshot(dataset)
+
+
+def test_a_table_is_a_source(tmp_path: Path) -> None:
+    write_tree(tmp_path / "raw", ["plant"], range(3))
+    lines = [f"plant/step_{number:03d}_x.png,plant,{number}" for number in range(3)]
+    (tmp_path / "raw" / "list.csv").write_text("\n".join(["file_name,initial_image,step", *lines]))
+    build(tmp_path / "raw" / "list.csv", tmp_path / "out", constants=FACTS)
+    build(tmp_path / "raw", tmp_path / "same", pattern=PATTERN, constants=FACTS, name="out")
+    assert snapshot(tmp_path / "out") == snapshot(tmp_path / "same")
 
 
 def test_wrong_calls(raw: Path, tmp_path: Path) -> None:
@@ -211,7 +279,9 @@ def test_wrong_calls(raw: Path, tmp_path: Path) -> None:
         build(raw, tmp_path / "out", licence="It is free")
     with pytest.raises(UsageError, match="max_shard_bytes 0"):
         build(raw, tmp_path / "out", max_shard_bytes=0)
-    with pytest.raises(BananaError, match="absent: not a folder"):
+    with pytest.raises(UsageError, match="workers 0: expected 1 or more"):
+        build(raw, tmp_path / "out", workers=0)
+    with pytest.raises(BananaError, match="absent: no such folder or file"):
         build(tmp_path / "absent", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
@@ -242,13 +312,34 @@ def kill_a_build(raw: Path, out: Path, when: str) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
-def test_killed_while_packing(raw: Path, dataset: Path, tmp_path: Path) -> None:
+def test_a_killed_build_continues(raw: Path, dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "banana100"
     kill_a_build(raw, out, "packing")
+    assert hidden(tmp_path) == [".banana100.build"]
     assert not out.exists()
-    assert len(hidden(tmp_path)) == 1
-    build(raw, out)
+    made = {path: path.stat().st_ino for path in (tmp_path / ".banana100.build").rglob("*.parquet")}
+    assert len(made) == 9
+    report = build(raw, out)
+    assert report.resumed == 9
+    assert "continued: 9 shards were finished before and stand" in report.summary()
+    assert {path.stat().st_ino for path in out.rglob("*.parquet")} > set(made.values())
     assert hidden(tmp_path) == []
+    assert snapshot(out) == snapshot(dataset)
+
+
+def test_a_killed_build_of_other_images_is_done_anew(raw: Path, dataset: Path, tmp_path: Path) -> None:
+    out = tmp_path / "banana100"
+    small = write_run(tmp_path / "small", made=20, planned=20, kinds=("PNG", "JPEG", "WEBP")).parents[1]
+    kill_a_build(small, out, "packing")
+    assert build(raw, out).resumed == 0
+    assert snapshot(out) == snapshot(dataset)
+
+
+def test_one_shard_too_few_is_not_all_anew(raw: Path, dataset: Path, tmp_path: Path) -> None:
+    out = tmp_path / "banana100"
+    kill_a_build(raw, out, "packing")
+    (tmp_path / ".banana100.build/dataset/data/object/rest-00000-of-00001.parquet").unlink()
+    assert build(raw, out).resumed == 8
     assert snapshot(out) == snapshot(dataset)
 
 
@@ -261,13 +352,53 @@ def test_killed_between_old_and_new(raw: Path, dataset: Path, tmp_path: Path) ->
     with pytest.raises(BananaError, match="exists; pass overwrite"):  # what stood there stands there again
         build(raw, out)
     assert snapshot(out) == before
+    assert build(raw, out, overwrite=True).resumed == 9
     assert hidden(tmp_path) == []
-    build(raw, out, overwrite=True)
     assert snapshot(out) == snapshot(dataset)
 
 
+KILLED_OFTEN = """
+import os, random, shutil, signal, sys, time
+from pathlib import Path
+import pyarrow.parquet, datasets, jinja2, yaml
+from banana100_bench.package.build import build
+from tests.package.test_build import snapshot
+raw, out, whole = map(Path, sys.argv[1:])
+random.seed(0)
+start = time.monotonic()
+if not (child := os.fork()):
+    build(raw, out)
+    os._exit(0)
+os.waitpid(child, 0)
+took = time.monotonic() - start
+deaths = 0
+for _ in range(20):
+    if out.exists():
+        assert snapshot(out) == snapshot(whole)
+        shutil.rmtree(out)
+    if not (child := os.fork()):
+        build(raw, out)
+        os._exit(0)
+    time.sleep(random.uniform(0, took))
+    os.kill(child, signal.SIGKILL)
+    deaths += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+print(deaths)
+"""
+
+
+def test_killed_at_twenty_random_moments(raw: Path, dataset: Path, tmp_path: Path) -> None:
+    out = tmp_path / "banana100"
+    call = [sys.executable, "-c", KILLED_OFTEN, raw, out, dataset]
+    done = subprocess.run(call, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 5
+    build(raw, out, overwrite=True)
+    assert snapshot(out) == snapshot(dataset)
+    assert hidden(tmp_path) == []
+
+
 def test_two_builds_of_one_folder_do_not_meet(raw: Path, tmp_path: Path) -> None:
-    other = tmp_path / ".banana100.abcdefgh.tmp"
+    other = tmp_path / ".banana100.build"
     other.mkdir()
     handle = os.open(other, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
@@ -277,6 +408,21 @@ def test_two_builds_of_one_folder_do_not_meet(raw: Path, tmp_path: Path) -> None
     (tmp_path / ".banana100.notes").mkdir()
     build(raw, tmp_path / "banana100")
     assert hidden(tmp_path) == [".banana100.notes"]
+
+
+def test_a_link_in_the_place_of_the_workshop(raw: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".out.build").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BananaError, match=r"\.out\.build: a symbolic link; remove it"):
+        build(raw, tmp_path / "out")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_disk_too_small_is_told_before(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1000}))
+    with pytest.raises(BananaError, match=r": 0.0 GB free, but the images have 0.0 GB"):
+        build(raw, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
 
 
 GROWTH = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -10,12 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from banana100_bench.errors import BananaError
-from banana100_bench.files import write_bytes
+from banana100_bench.files import sha256_bytes, sha256_file
 from banana100_bench.package import shards
-from banana100_bench.package.source import find
 from banana100_bench.records import COLUMNS, Row, image_id
-from tests.package.making import FACTS, PATTERN, picture, write_tree
+from tests.package.making import picture
 
 
 def row(number: int, size: int = 10, run: str = "r", group: str | None = "object") -> Row:
@@ -40,38 +40,56 @@ def test_stem() -> None:
     assert shards.stem(row(2, group="more_models")) == "data/more_models/rest"
 
 
+@dataclass(frozen=True)
+class One:
+    """An image to be planned, of `size` bytes."""
+
+    round: int
+    size: int
+    setting_group: str = "object"
+
+
 def test_plan_by_hand() -> None:
-    rows = [row(0), row(1, 40), row(2, 40), row(3, 50), row(4, 20), row(5, 200), row(6, 30)]
-    planned = shards.plan([(one, Path("x")) for one in rows], max_shard_bytes=100)
-    assert {name: [one.round for one, _ in part] for name, part in planned.items()} == {
-        "data/object/key-00000-of-00002.parquet": [1],
-        "data/object/key-00001-of-00002.parquet": [5],
-        "data/object/rest-00000-of-00002.parquet": [2, 3],
-        "data/object/rest-00001-of-00002.parquet": [4, 6],
-        "initial/test-00000-of-00001.parquet": [0],
+    sizes = {0: 10, 1: 40, 2: 40, 3: 50, 4: 20, 5: 200, 6: 30}
+    planned = shards.plan([One(*pair) for pair in sizes.items()], max_shard_bytes=100)
+    assert {where: [[one.round for one in part] for part in parts] for where, parts in planned.items()} == {
+        "data/object/key": [[1], [5]],
+        "data/object/rest": [[2, 3], [4, 6]],
+        "initial/test": [[0]],
     }
+    assert shards.file_name("data/object/key", 1, 2) == "data/object/key-00001-of-00002.parquet"
+
+
+def test_empty_files_have_a_place_too() -> None:
+    assert shards.plan([One(2, 0), One(3, 0)], max_shard_bytes=5) == {"data/object/rest": [[One(2, 0), One(3, 0)]]}
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 60)), max_size=60))
 def test_plan_keeps_every_image_in_order_and_every_file_small(numbers: list[tuple[int, int]]) -> None:
-    images = [(row(number, size), Path("x")) for number, size in numbers]
+    images = [One(*pair) for pair in numbers]
     planned = shards.plan(images, max_shard_bytes=100)
-    for where in {shards.stem(one) for one, _ in images}:
-        parts = [part for name, part in planned.items() if name.startswith(f"{where}-")]
-        assert list(chain(*parts)) == [image for image in images if shards.stem(image[0]) == where]
-    for part in planned.values():
-        assert part
-        assert sum(one.num_bytes for one, _ in part) <= 100
-    assert sum(map(len, planned.values())) == len(images)
+    for where, parts in planned.items():
+        assert list(chain(*parts)) == [one for one in images if shards.stem(one) == where]
+        for part in parts:
+            assert 0 < sum(one.size for one in part) <= 100
+    assert sum(len(part) for parts in planned.values() for part in parts) == len(images)
 
 
-@given(st.lists(st.integers(1, 9), max_size=8), st.integers(1, 5))
-def test_a_row_group_never_holds_two_runs(lengths: list[int], rows: int) -> None:
-    images = [(row(at + 1, run=f"r{run}"), Path("x")) for run, length in enumerate(lengths) for at in range(length)]
-    groups = list(shards.row_groups(images, rows))
-    assert list(chain(*groups)) == images
-    assert all(len({one.run_id for one, _ in group}) == 1 and len(group) <= rows for group in groups)
-    assert len(groups) == sum(-(-length // rows) for length in lengths)
+def test_the_chunker_would_cut_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = [(row(number), picture(number, (900, 700))) for number in (1, 2, 3)]
+    images = [(dataclasses.replace(one, num_bytes=len(data), sha256=sha256_bytes(data)), data) for one, data in images]
+    assert all(len(data) > shards.CHUNKING["max_chunk_size"] for _, data in images)
+    first = shards.write_images(tmp_path / "ours.parquet", images)
+    options = shards._options() | {"use_content_defined_chunking": shards.CHUNKING}
+    monkeypatch.setattr(shards, "_options", lambda: options)
+    second = shards.write_images(tmp_path / "chunked.parquet", images)
+    assert first == second == (sha256_file(tmp_path / "ours.parquet"), (tmp_path / "ours.parquet").stat().st_size, 3)
+    assert (tmp_path / "ours.parquet").read_bytes() == (tmp_path / "chunked.parquet").read_bytes()
+
+
+def test_no_row_no_file(tmp_path: Path) -> None:
+    assert shards.write_images(tmp_path / "x.parquet", iter(())) == ("", 0, 0)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_how_it_is_stored(dataset: Path) -> None:
@@ -101,11 +119,3 @@ def test_metadata_has_every_row_and_no_pixels(dataset: Path) -> None:
     assert table.column_names == list(COLUMNS)
     assert table.num_rows == 40
     assert table["round"].to_pylist()[:4] == [0, 0, 0, 1]
-
-
-def test_an_image_changed_after_the_check_stops_the_write(tmp_path: Path) -> None:
-    images = find(write_tree(tmp_path / "tree", ["plant"]), PATTERN, FACTS).images
-    write_bytes(images[3][1], picture(77))
-    with pytest.raises(BananaError, match=r"plant/step_003_x\.png: has changed since it was checked"):
-        shards.write_images(tmp_path / "out" / "x.parquet", images, lambda count: None)
-    assert list((tmp_path / "out").iterdir()) == []
