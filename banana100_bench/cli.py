@@ -61,7 +61,9 @@ def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
     return pairs
 
 
-Data = Annotated[Path, typer.Option("--data", help="Dataset folder, as `banana100 build` writes it.")]
+Data = Annotated[
+    str, typer.Option("--data", help="Dataset folder, as `banana100 build` writes it, or ORG/NAME[@REVISION] on the Hub.")
+]
 Models = Annotated[
     list[str],
     typer.Argument(
@@ -310,9 +312,31 @@ def build(
 
 
 @app.command()
+def info(
+    data: Annotated[str, typer.Argument(help="Dataset folder, or ORG/NAME[@REVISION] on the Hub.")] = "banana100",
+    rounds: Annotated[str, typer.Option(help="Rounds to select: key (1,5,10,20), all, or as 1,5,10-20.")] = "all",
+    setting: Settings = None,
+    initial_image: Annotated[list[str] | None, typer.Option(help="Only runs from this image. Repeatable.")] = None,
+    repetition: Annotated[list[int] | None, typer.Option(help="Only this repetition. Repeatable.")] = None,
+) -> None:
+    """Say what a dataset holds, and how much of it a selection would read."""
+    from banana100_bench.data import open_data
+    from banana100_bench.protocol import parse_rounds
+
+    selection = open_data(
+        data,
+        rounds=parse_rounds(rounds),
+        settings=setting,
+        initial_images=initial_image,
+        repetitions=repetition,
+    )
+    print(selection.describe())
+
+
+@app.command()
 def score(
     models: Models,
-    data: Data = Path("banana100"),
+    data: Data = "banana100",
     store: Store = Path("scores"),
     rounds: Annotated[str, typer.Option(help="Which rounds: key (1,5,10,20), all, or as 1,5,10-20.")] = "key",
     setting: Settings = None,
@@ -379,7 +403,7 @@ def models_fetch(
 @app.command()
 def evaluate(
     models: Models,
-    data: Data = Path("banana100"),
+    data: Data = "banana100",
     store: Store = Path("scores"),
     out: Annotated[Path, typer.Option(help="Folder for the result JSON and the figure of each model.")] = Path(
         "results"
@@ -501,7 +525,7 @@ def report(
 @board_app.command("build")
 def leaderboard_build(
     results: Annotated[list[Path], typer.Argument(help="Result JSON files, or folders of them.")],
-    data: Data = Path("banana100"),
+    data: Data = "banana100",
     out: Annotated[Path, typer.Option(help="The JSON to write.")] = Path("leaderboard.json"),
     setting: Settings = None,
     baseline: Baseline = 1,

@@ -220,6 +220,16 @@ def test_a_model_whose_result_could_not_be_written_is_refused_before_it_is_score
         assert [len(path.name) for path in result_files(tmp_path)] == [85]
 
 
+def test_info_and_dry_run_say_what_is_there(line, tmp_path):
+    said = call("info", line / "banana100", "--rounds", "1", cwd=tmp_path).stdout
+    assert "80 images of rounds 1 and later (28000 in the paper) in 4 runs" in said
+    assert "selected: 4 images of 4 runs" in said
+    said = call("build", line / "raw", "--dry-run", cwd=tmp_path).stdout
+    assert "raw runs: 80 images in 4 runs, 2 initial images" in said
+    assert said.endswith("every image is there and can be used\n")
+    assert os.listdir(tmp_path) == []
+
+
 def test_score_resumes(line, tmp_path):
     words = ("score", "baseline:noise", "--data", line / "banana100", "--rounds", "1-3")
     assert "12 computed, 0 reused" in call(*words, cwd=tmp_path).stdout

@@ -20,6 +20,7 @@ from banana100_bench.package.layouts import Candidate
 from banana100_bench.package.manifest import Counts, Fault, FileEntry, Gap, Manifest, Note
 from banana100_bench.package.reading import Reader, Tally
 from banana100_bench.package.source import Source, few
+from banana100_bench.package.storage import Folder
 from banana100_bench.package.workshop import Workshop, workshop
 from banana100_bench.progress import progress
 from banana100_bench.records import Row
@@ -300,7 +301,7 @@ def _check_replaceable(out: Path, raw: Path | Source, overwrite: bool) -> None:
     if out.is_symlink() or not out.is_dir():
         raise BananaError(f"{out}: exists and is no dataset folder; choose another")
     try:
-        own = {manifest.FILE, *(file.path for file in manifest.read(out).files)}
+        own = {manifest.FILE, *(file.path for file in manifest.read(Folder(out)).files)}
     except BananaError as error:
         raise BananaError(f"{out}: exists and was not built by us, so it stays ({error}); choose another") from error
     if not overwrite:

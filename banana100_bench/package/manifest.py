@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from banana100_bench.errors import BananaError
-from banana100_bench.files import read_json
+from banana100_bench.package.storage import Storage, check_inside
 from banana100_bench.raw import Sha256
 from banana100_bench.records import Row, check_name
 
@@ -94,15 +93,25 @@ class Manifest(_Strict):
     files: tuple[FileEntry, ...]
 
 
-def read(folder: Path) -> Manifest:
-    """The manifest of the dataset in `folder`; BananaError where there is none or it is not valid."""
-    path = Path(folder) / FILE
-    if not path.is_file():
-        raise BananaError(f"{folder}: not a dataset folder, as `banana100 build` writes: it has no {FILE}")
+def read(storage: Storage) -> Manifest:
+    """The manifest of a dataset; BananaError where there is none, it is not valid, or it names files elsewhere."""
+    name = f"{storage}/{FILE}"
     try:
-        manifest = Manifest.model_validate(read_json(path, "manifest", MAX_BYTES))
+        text = storage.read(FILE, MAX_BYTES)
+    except BananaError as error:
+        raise BananaError(
+            f"{storage}: not a dataset folder, as `banana100 build` writes: it has no {FILE} ({error})"
+        ) from error
+    try:
+        manifest = Manifest.model_validate_json(text)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
-        raise BananaError(f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
-    check_name(f"{path}: dataset name", manifest.name)
+        where = ".".join(map(str, fault["loc"]))
+        raise BananaError(f"{name}: {where}{': ' if where else ''}{fault['msg']}") from error
+    check_name(f"{name}: dataset name", manifest.name)
+    for entry in manifest.files:
+        try:
+            check_inside(entry.path)
+        except BananaError as error:
+            raise BananaError(f"{name}: {error}") from error
     return manifest

@@ -36,6 +36,7 @@ def write_run(
     planned: int = 20,
     made: int = 20,
     kinds: Sequence[str] = ("PNG",),
+    size: tuple[int, int] = (40, 32),
     **facts: object,
 ) -> Path:
     """A raw run of `made` rounds out of `planned`, as banana100_bench.raw lays it down; gives its folder."""
@@ -69,7 +70,7 @@ def write_run(
     with Journal(place / raw.JOURNAL_FILE) as journal:
         for number in range(1, made + 1):
             kind = kinds[number % len(kinds)]
-            data = picture(crc32(f"{run.run_id} {number}".encode()), kind=kind)
+            data = picture(crc32(f"{run.run_id} {number}".encode()), size, kind)
             event = raw.Made(
                 round=number,
                 file=f"{number:03d}.{raw.EXTENSIONS[kind]}",
