@@ -62,7 +62,7 @@ def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
 
 
 Data = Annotated[
-    str, typer.Option("--data", help="Dataset folder, as `banana100 build` writes it, or ORG/NAME[@REVISION] on the Hub.")
+    str, typer.Option("--data", help="Dataset folder, as `banana100 build` writes it, or ORG/NAME on the Hub.")
 ]
 Models = Annotated[
     list[str],

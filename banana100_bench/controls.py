@@ -14,7 +14,6 @@ import io
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -96,14 +95,14 @@ def make_controls(data: Selection) -> Controls | None:
 
     Initial images with a side below LEAST_SIDE get none. The last ones made are kept for the next model.
     """
-    return _made(data.path, data.dataset_fingerprint, tuple(sorted({row.initial_image for row in data.rows})))
+    return _made(str(data.storage), data.dataset_fingerprint, tuple(sorted({row.initial_image for row in data.rows})))
 
 
 @lru_cache(maxsize=1)
-def _made(path: Path, _fingerprint: str, initial_images: tuple[str, ...]) -> Controls | None:
+def _made(source: str, _fingerprint: str, initial_images: tuple[str, ...]) -> Controls | None:
     from banana100_bench.data import open_data
 
-    every = open_data(path, rounds=range(MAX_ROUND + 1), initial_images=initial_images)
+    every = open_data(source, rounds=range(MAX_ROUND + 1), initial_images=initial_images)
     initial = every.subset(row.image_id for row in every.rows if row.run_id is None)
     rows: list[Row] = []
     names: dict[str, tuple[str, str]] = {}

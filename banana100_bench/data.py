@@ -93,6 +93,7 @@ class Selection:
         whole, counts = self.manifest, self.manifest.counts
         stored = sum(entry.bytes for entry in whole.files if entry.path.startswith(("data/", "initial/")))
         pixels = sum(row.num_bytes for row in self.rows)
+        runs = len({row.run_id for row in self.rows})
         lines = [
             f"{self.storage}: {whole.name}, {'SIMULATED, ' if whole.simulated else ''}fingerprint "
             f"{whole.fingerprint[:12]}, licence {whole.licence}, by {whole.builder}",
@@ -105,10 +106,10 @@ class Selection:
             rows, size = sum(entry.rows or 0 for entry in files), sum(entry.bytes for entry in files)
             lines.append(f"  {name:12} {rows:7} rows {size / 1e6:10.1f} MB in {len(files)} files")
         lacking = sum(len(gap.rounds) for gap in whole.gaps)
-        lines.append(f"  gaps: {lacking} images missing from {len(whole.gaps)} runs; {len(whole.faults)} left out as unusable")
+        lines.append(f"  gaps: {lacking} images missing from {len(whole.gaps)} runs; {len(whole.faults)} unusable")
         share = f" ({100 * pixels / stored:.1f} %)" if stored else ""
         lines.append(
-            f"  selected: {len(self.rows)} images of {len({row.run_id for row in self.rows})} runs, {pixels / 1e6:.1f} MB"
+            f"  selected: {len(self.rows)} images of {runs} runs, {pixels / 1e6:.1f} MB"
             f"{share} in {len(self.files)} files; read so far: {self.bytes_read / 1e6:.2f} MB"
         )
         return "\n".join(lines)

@@ -321,10 +321,10 @@ def test_load_selects(dataset: Path) -> None:
 def test_describe(dataset: Path) -> None:
     selection = open_data(dataset, settings=["mirror"])
     first, counts, *configs, gaps, selected = selection.describe().splitlines()
-    assert first.startswith(f"{dataset}: banana100, SIMULATED, fingerprint {selection.dataset_fingerprint[:12]}, licence")
+    assert first.startswith(f"{dataset}: banana100, SIMULATED, fingerprint {selection.dataset_fingerprint[:12]}, ")
     assert "37 images of rounds 1 and later (28000 in the paper) in 5 runs of 4 settings; 3 initial" in counts
     assert [line.split()[:2] for line in configs][:2] == [["default", "37"], ["key_rounds", "10"]]
-    assert gaps == "  gaps: 14 images missing from 1 runs; 0 left out as unusable"
+    assert gaps == "  gaps: 14 images missing from 1 runs; 0 unusable"
     assert "selected: 1 images of 1 runs, 0.0 MB" in selected
 
 
