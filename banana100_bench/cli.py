@@ -510,7 +510,7 @@ def compare(
 @app.command()
 def report(
     results: Results,
-    data: Data = Path("banana100"),
+    data: Data = "banana100",
     out: Annotated[Path, typer.Option(help="The page to write; its figures go beside it.")] = Path("report.html"),
     figures: Annotated[bool, typer.Option(help="Also write each figure as PNG and SVG.")] = True,
 ) -> None:
