@@ -312,6 +312,37 @@ def build(
 
 
 @app.command()
+def verify(
+    data: Annotated[str, typer.Argument(help="Dataset folder, or ORG/NAME[@REVISION] on the Hub.")] = "banana100",
+    quick: Annotated[bool, typer.Option("--quick", help="Read no image: manifest, sizes, rows, schema only.")] = False,
+) -> None:
+    """Check a dataset: every file, row, chain and image; one line a fault."""
+    from banana100_bench.verify import verify as check
+
+    checked = check(data, quick=quick)
+    for fault in checked.faults:
+        print(fault)
+    if checked.faults:
+        raise BananaError(checked.summary())
+    print(checked.summary())
+
+
+@app.command()
+def push(
+    folder: Annotated[Path, typer.Argument(help="Dataset folder, as `banana100 build` writes it.")],
+    repo: Annotated[str, typer.Argument(help="ORG/NAME of the dataset on the Hub; created where it is not there.")],
+    private: Annotated[bool, typer.Option("--private", help="Create it private.")] = False,
+    create_pr: Annotated[bool, typer.Option("--create-pr", help="Propose the change as a pull request.")] = False,
+    tag: Annotated[str | None, typer.Option(help="Name the new state, as v1.0.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent; do nothing.")] = False,
+) -> None:
+    """Publish a dataset on the Hub: only what changed is sent; a rerun continues."""
+    from banana100_bench.publish import push as publish
+
+    print(publish(folder, repo, private=private, create_pr=create_pr, tag=tag, dry_run=dry_run))
+
+
+@app.command()
 def info(
     data: Annotated[str, typer.Argument(help="Dataset folder, or ORG/NAME[@REVISION] on the Hub.")] = "banana100",
     rounds: Annotated[str, typer.Option(help="Rounds to select: key (1,5,10,20), all, or as 1,5,10-20.")] = "all",

@@ -95,7 +95,9 @@ def make_controls(data: Selection) -> Controls | None:
 
     Initial images with a side below LEAST_SIDE get none. The last ones made are kept for the next model.
     """
-    return _made(str(data.storage), data.dataset_fingerprint, tuple(sorted({row.initial_image for row in data.rows})))
+    return _made(
+        data.storage.address, data.dataset_fingerprint, tuple(sorted({row.initial_image for row in data.rows}))
+    )
 
 
 @lru_cache(maxsize=1)

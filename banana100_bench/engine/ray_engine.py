@@ -136,7 +136,7 @@ def _scores(
         fn_constructor_kwargs={
             "choices": [choice for choice, _ in opened],
             "machine": machine,
-            "path": str(data.path.resolve()),
+            "path": data.storage.address,
             "rounds": sorted({row.round for row in data.rows}),
         },
         batch_size=BATCH,

@@ -39,6 +39,11 @@ class Storage(Protocol):
 
     traffic: Traffic
 
+    @property
+    def address(self) -> str:
+        """What `open_storage` finds the same state by, in any process."""
+        ...
+
     def files(self) -> dict[str, File]:
         """All files by name, hidden ones left out; File.sha256 where the place tells it."""
         ...
@@ -140,6 +145,10 @@ class Folder:
     def __str__(self) -> str:
         return str(self.path)
 
+    @property
+    def address(self) -> str:
+        return str(self.path.resolve())
+
     def files(self) -> dict[str, File]:
         return walk(self.path)
 
@@ -197,6 +206,10 @@ class HubDataset:
 
     def __str__(self) -> str:
         return f"hf://datasets/{self.repo_id}" + (f"@{self.revision}" if self.revision != "main" else "")
+
+    @property
+    def address(self) -> str:
+        return f"hf://datasets/{self.repo_id}@{self.commit}"
 
     @cached_property
     def commit(self) -> str:
@@ -274,7 +287,12 @@ def hub_errors(what: str) -> Iterator[None]:
     except (errors.OfflineModeIsEnabled, OSError) as error:
         raise BananaError(f"{what}: the Hub cannot be reached: {' '.join(str(error).split())[:300]}") from error
     except Exception as error:
-        if type(error).__module__.partition(".")[0] not in ("httpx2", "httpx", "httpcore2", "httpcore"):
+        if not is_network_error(error):
             raise
         said = " ".join(str(error).split())[:300] or type(error).__name__
         raise BananaError(f"{what}: the Hub cannot be reached: {said}") from error
+
+
+def is_network_error(error: BaseException) -> bool:
+    """True for an error of the Hub client's connection: no answer came. (The library beneath it has changed names.)"""
+    return type(error).__module__.partition(".")[0] in ("httpx2", "httpx", "httpcore2", "httpcore")
