@@ -167,8 +167,8 @@ class ParquetPart:
     def __init__(self, storage: Storage, name: str, entry: FileEntry | None = None):
         self.name = f"{storage}/{name}"
         try:
-            file = storage.open(name, entry.bytes if entry else None)
-            self._parquet = pq.ParquetFile(file, pre_buffer=True)  # what is near each other is read at once
+            self._file = storage.open(name, entry.bytes if entry else None)
+            self._parquet = pq.ParquetFile(self._file)
         except (OSError, pa.ArrowException) as error:
             raise BananaError(f"{self.name}: not a readable Parquet file: {error}") from error
         self.facts = self._parquet.metadata
@@ -181,7 +181,11 @@ class ParquetPart:
     def table(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Some leaf columns, as ``image.bytes``, of some row groups."""
         try:
-            return self._parquet.read_row_groups(list(groups), columns=list(columns)).flatten()
+            self._file.hold(self._ranges(groups, columns))
+            # in this thread alone: at the end of a program another would be in the middle of Python's file object
+            table = self._parquet.read_row_groups(list(groups), columns=list(columns), use_threads=False)
+            self._file.hold(())
+            return table.flatten()
         except (OSError, pa.ArrowException) as error:
             raise BananaError(f"{self.name}: {', '.join(columns)} cannot be read: {error}") from error
 
@@ -204,6 +208,16 @@ class ParquetPart:
                 raise BananaError(f"{self.name}: row {row} has no image bytes")
             found.append(data)
         return found
+
+    def _ranges(self, groups: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, int]]:
+        """Where these columns of these row groups lie in the file."""
+        for group in groups:
+            facts = self.facts.row_group(group)
+            for number in range(facts.num_columns):
+                leaf = facts.column(number)
+                if leaf.path_in_schema in columns:
+                    start = leaf.dictionary_page_offset or leaf.data_page_offset
+                    yield start, start + leaf.total_compressed_size
 
     def _size(self, group: int) -> int:
         """How large the images of one row group are in memory, in bytes."""

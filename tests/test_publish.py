@@ -60,7 +60,7 @@ def test_a_new_repository(dataset: Path, hub: FakeHub) -> None:
     done = push(dataset, ID, private=True, tag="v1.0", say=said.append)
     size = sum(path.stat().st_size for path in dataset.rglob("*") if path.is_file()) / 1e6
     assert said[0].splitlines()[0] == (
-        f"to {ID}, to be created, private: send 13 files, {size:.1f} MB; delete 0; leave 0 as they are"
+        f"to {ID}, to be created, private: send 15 files, {size:.1f} MB; delete 0; leave 0 as they are"
     )
     assert said[1] == "then tag it v1.0"
     assert done.startswith(f"{ID}: revision main holds banana100, fingerprint ")

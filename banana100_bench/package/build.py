@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from banana100_bench import __version__, records
 from banana100_bench.errors import BananaError, UsageError
-from banana100_bench.files import dump_json, sha256_bytes, sha256_file, write_text
-from banana100_bench.package import card, manifest, reading, shards, source
+from banana100_bench.files import dump_json, sha256_bytes, sha256_file, write_bytes, write_text
+from banana100_bench.package import card, croissant, manifest, reading, shards, source, strip
 from banana100_bench.package.layouts import Candidate
 from banana100_bench.package.manifest import Counts, Fault, FileEntry, Gap, Manifest, Note
 from banana100_bench.package.reading import Reader, Tally
@@ -23,9 +23,10 @@ from banana100_bench.package.source import Source, few
 from banana100_bench.package.storage import Folder
 from banana100_bench.package.workshop import Workshop, workshop
 from banana100_bench.progress import progress
+from banana100_bench.raw import read_file
 from banana100_bench.records import Row
 
-README, EVAL = "README.md", "eval.yaml"
+README, EVAL, STRIP = "README.md", "eval.yaml", "strip.png"
 WORKERS = min(4, os.cpu_count() or 1)
 
 
@@ -160,10 +161,16 @@ def build(
         shards.write_metadata(shop.folder / shards.METADATA, tally.rows)
         files.append(_entry(shop.folder, shards.METADATA, len(tally.rows)))
         facts = _describe(name, licence, tally, found, files)
-        write_text(shop.folder / README, card.readme(facts, tally.rows))
+        paths = {one.image_id: one.path for one in found.candidates}
+        picture = strip.draw(strip.choose(tally.rows), lambda row: read_file(paths[row.image_id]), facts.simulated)
+        if picture:
+            write_bytes(shop.folder / STRIP, picture)
+        write_text(shop.folder / README, card.readme(facts, tally.rows, STRIP if picture else None))
         write_text(shop.folder / EVAL, card.eval_yaml(facts.simulated))
-        texts = [_entry(shop.folder, text, None) for text in (README, EVAL)]
-        facts = facts.model_copy(update={"files": tuple(sorted((*files, *texts), key=lambda file: file.path))})
+        write_text(shop.folder / croissant.FILE, dump_json(croissant.describe(facts)))
+        texts = [README, EVAL, croissant.FILE, *([STRIP] if picture else [])]
+        files += [_entry(shop.folder, text, None) for text in texts]
+        facts = facts.model_copy(update={"files": tuple(sorted(files, key=lambda file: file.path))})
         write_text(shop.folder / manifest.FILE, dump_json(facts.model_dump(mode="json")))
         shop.publish()
     return BuildReport(path=given, manifest=facts, source=found, resumed=resumed)

@@ -81,8 +81,11 @@ def check_licence(licence: str) -> str:
     return licence
 
 
-def readme(manifest: Manifest, rows: Sequence[Row]) -> str:
-    """The card of the dataset that `manifest` describes; its `files` need hold the data files only."""
+def readme(manifest: Manifest, rows: Sequence[Row], picture: str | None = None) -> str:
+    """The card of the dataset that `manifest` describes; its `files` need hold the data files only.
+
+    picture: name of the file in the folder that shows some runs.
+    """
     import jinja2
     import yaml
 
@@ -122,6 +125,7 @@ def readme(manifest: Manifest, rows: Sequence[Row]) -> str:
         formats=sorted(Counter(f"{row.format} {row.width} x {row.height}" for row in rows).items()),
         gaps=manifest.gaps,
         faults=manifest.faults,
+        picture=picture,
         notes=manifest.notes,
         columns=[("image", "Image", MEANING["image"])] + [(name, kinds[name].dtype, MEANING[name]) for name in COLUMNS],
         citation=asset(CITATION),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -20,6 +20,9 @@ from banana100_bench.package.walking import File, inside, walk
 
 _ID = r"[\w.-]{1,96}/[\w.-]{1,96}"
 _HUB = re.compile(rf"(?:hf://datasets/)?(?P<repo>{_ID})(?:@(?P<revision>[\w./-]+))?")
+
+
+NEAR = 64 << 10  # bytes that are rather read than asked for apart
 
 
 @dataclass
@@ -48,7 +51,7 @@ class Storage(Protocol):
         """All files by name, hidden ones left out; File.sha256 where the place tells it."""
         ...
 
-    def open(self, name: str, size: int | None = None) -> io.RawIOBase:
+    def open(self, name: str, size: int | None = None) -> Counted:
         """The file to read parts of; `size` saves a question where it is known. BananaError where it is not there."""
         ...
 
@@ -84,11 +87,24 @@ def check_inside(name: str) -> str:
     return name
 
 
-class _Counted(io.RawIOBase):
+class Counted(io.RawIOBase):
     """Read-only access to parts of something of a known size; what is read is counted."""
 
     def __init__(self, size: int, traffic: Traffic):
         self._size, self._at, self._traffic = size, 0, traffic
+        self._held: list[tuple[int, bytes]] = []
+
+    def hold(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Read these (start, end) now, near ones at once, and answer later reads inside them from memory."""
+        self._held = []
+        merged: list[tuple[int, int]] = []
+        for start, end in sorted(ranges):
+            if merged and start - merged[-1][1] <= NEAR:
+                start, end = merged[-1][0], max(end, merged.pop()[1])
+            merged.append((start, end))
+        for start, end in merged:
+            self.seek(start)
+            self._held.append((start, self.read(end - start)))
 
     def fetch(self, start: int, end: int) -> bytes:
         raise NotImplementedError
@@ -110,6 +126,11 @@ class _Counted(io.RawIOBase):
         end = self._size if size is None or size < 0 else min(self._size, self._at + size)
         if end <= self._at:
             return b""
+        for start, held in self._held:
+            if start <= self._at and end <= start + len(held):
+                data = held[self._at - start : end - start]
+                self._at = end
+                return data
         data = self.fetch(self._at, end)
         self._traffic.add(len(data))
         self._at += len(data)
@@ -121,7 +142,7 @@ class _Counted(io.RawIOBase):
         return len(data)
 
 
-class _Local(_Counted):
+class _Local(Counted):
     def __init__(self, path: Path, traffic: Traffic):
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by `close`
         super().__init__(path.stat().st_size, traffic)
@@ -155,7 +176,7 @@ class Folder:
     def _place(self, name: str) -> Path:
         return inside(self.path, check_inside(name))
 
-    def open(self, name: str, size: int | None = None) -> io.RawIOBase:
+    def open(self, name: str, size: int | None = None) -> Counted:
         try:
             return _Local(self._place(name), self.traffic)
         except OSError as error:
@@ -169,7 +190,7 @@ class Folder:
         return data
 
 
-class _Ranges(_Counted):
+class _Ranges(Counted):
     """A file on the Hub; each read is a request for a range."""
 
     def __init__(self, url: str, size: int, traffic: Traffic, headers: dict[str, str], name: str):
@@ -234,7 +255,7 @@ class HubDataset:
             }
         return {name: found[name] for name in sorted(found) if not any(p.startswith(".") for p in name.split("/"))}
 
-    def open(self, name: str, size: int | None = None) -> io.RawIOBase:
+    def open(self, name: str, size: int | None = None) -> Counted:
         from huggingface_hub import HfApi, hf_hub_url
         from huggingface_hub.hf_api import RepoFile
         from huggingface_hub.utils import build_hf_headers

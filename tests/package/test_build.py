@@ -40,6 +40,8 @@ def test_layout_and_manifest(raw: Path, dataset: Path) -> None:
     assert {path: file["rows"] for path, file in files.items()} == {
         "README.md": None,
         "eval.yaml": None,
+        "croissant.json": None,
+        "strip.png": None,
         f"data/more_models/key{one}": 1,
         f"data/more_models/rest{one}": 1,
         f"data/object/key{one}": 2,
