@@ -1,6 +1,7 @@
 """Packing 2K images into Parquet: `banana100_bench.package.build` beside what `datasets` offers, and `cp` as the floor.
 
-    .venv/bin/python benchmarks/packaging.py [--images 88] [--repeats 3]
+    .venv/bin/python benchmarks/build_dataset.py [--images 88] [--repeats 3]
+    .venv/bin/python benchmarks/build_dataset.py --memory     # ours on 60 and on 600 images
 
 Each contender runs in a process of its own on the same files, in turn, and is checked to have embedded every byte.
 Ours writes sha256 of images, rows and files, all columns, page index, chunking, card and manifest; the others do not.
@@ -14,7 +15,6 @@ import hashlib
 import io
 import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -116,20 +116,43 @@ def run(name: str, source: Path, out: Path) -> None:
     start = time.perf_counter()
     CONTENDERS[name](source, out)
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    status = Path("/proc/self/status").read_text()  # getrusage tells of the parent as well
+    peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
     print(json.dumps({"seconds": seconds, "peak": peak}))
+
+
+def memory(place: Path, environment: dict[str, str]) -> None:
+    peaks = []
+    for count in (60, 600):
+        source, out = place / f"raw{count}", place / f"out{count}"
+        source.mkdir()
+        out.mkdir()
+        make(source, count)
+        call = [sys.executable, __file__, "--run", "ours", str(source), str(out)]
+        told = json.loads(subprocess.run(call, env=environment, check=True, capture_output=True, text=True).stdout)
+        size = sum(path.stat().st_size for path in source.iterdir()) / 1e6
+        peaks.append(told["peak"])
+        print(
+            f"{count} images, {size:.0f} MB: peak {told['peak']:.0f} MB, {size / told['seconds']:.0f} MB/s", flush=True
+        )
+        shutil.rmtree(source)
+        shutil.rmtree(out)
+    print(f"600 against 60 images: {100 * (peaks[1] / peaks[0] - 1):+.1f} %")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=88)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--memory", action="store_true")
     parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.run:
         return run(given.run[0], Path(given.run[1]), Path(given.run[2]))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
     with tempfile.TemporaryDirectory() as place:
+        if given.memory:
+            return memory(Path(place), environment)
         source = Path(place) / "raw"
         source.mkdir()
         make(source, given.images)
