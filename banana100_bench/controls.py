@@ -89,6 +89,9 @@ class Controls:
     def subset(self, image_ids: Collection[str]) -> Controls:
         return replace(self, rows=[row for row in self.rows if row.image_id in image_ids])
 
+    def shuffled(self) -> Controls:
+        return replace(self, rows=sorted(self.rows, key=lambda row: row.sha256))
+
 
 def make_controls(data: Selection) -> Controls | None:
     """The controls of the initial images from which the runs in `data` start; None if the dataset has none of them.

@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
@@ -121,10 +121,18 @@ class Selection:
         if len(rows) < len(wanted):
             lacking = min(wanted.difference(row.image_id for row in rows))
             raise unknown_name("image", lacking, (row.image_id for row in self.rows))
-        return Selection(storage=self.storage, manifest=self.manifest, rows=rows, places=self.places)
+        return replace(self, rows=rows)
+
+    def shuffled(self) -> Selection:
+        """The same rows in the order of their SHA-256, which tells nothing of rounds.
+
+        A model that changes while it scores (a running mean, a counter) would profit from images in order of
+        round: its drift alone would look like degradation.
+        """
+        return replace(self, rows=sorted(self.rows, key=lambda row: row.sha256))
 
     def images(self, checked: bool = True) -> Iterator[tuple[Row, bytes]]:
-        """Each row with its encoded image, in row order; some BATCH_BYTES of each open file are in memory.
+        """Each row with its encoded image, in the order of `rows`; some BATCH_BYTES of each open file are in memory.
 
         Opens only the files, and reads only the row groups, that hold selected images. Raises
         BananaError where an image is absent, or, being `checked`, not the one that its row describes.
@@ -154,6 +162,7 @@ class Selection:
         while wanted and (not rows or size + wanted[0].num_bytes <= BATCH_BYTES):
             rows.append(wanted.popleft())
             size += rows[-1].num_bytes
+        rows.sort(key=lambda row: self.places[row.image_id][1])
         images = file.images([self.places[row.image_id][1] for row in rows])
         return {row.image_id: data for row, data in zip(rows, images, strict=True)}
 

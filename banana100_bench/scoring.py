@@ -36,6 +36,10 @@ class Images(Protocol):
         """The rows with these ids alone."""
         ...
 
+    def shuffled(self) -> Images:
+        """The same rows in an order that tells nothing of rounds."""
+        ...
+
 
 @dataclass(frozen=True)
 class ScoreReport:
@@ -115,6 +119,7 @@ def score_all(
 ) -> list[ScoreReport]:
     """Score every image of `selection` with every model, keeping each score in `store` as it comes.
 
+    Images come in an order that tells nothing of their rounds, so that no model gains by changing while it scores.
     An image is decoded once for all models, and scored once for its SHA-256. What the store holds is not
     computed again, but an image that failed or took too long is. An error of a model makes that image
     "failed", NaN or an infinity makes it "nan" with that value as message; neither ends the run.
@@ -158,7 +163,7 @@ def score_all(
                     computed[number] += 1
                     advance(1)
 
-                todo = selection.subset({name for name, _ in lacking.values()}).images()
+                todo = selection.subset({name for name, _ in lacking.values()}).shuffled().images()
                 scheduler.run(todo, missing, keep, untested)
             for number, info in enumerate(infos):
                 if number in scheduler.tested:

@@ -230,6 +230,19 @@ def test_info_and_dry_run_say_what_is_there(line, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_a_model_that_only_counts_gains_nothing_from_the_order_of_the_images(line, tmp_path):
+    (tmp_path / "count.py").write_text(
+        "import itertools\n\nnumbers = itertools.count()\n\ndef score(image):\n    return -next(numbers)\n\n"
+        "score.higher_is_better = True\n"
+    )
+    words = ("evaluate", "count.py:score", "--data", line / "banana100", "--no-controls", "--workers", 0)
+    call(*words, cwd=tmp_path)
+    (path,) = result_files(tmp_path)
+    scores = json.loads(path.read_text())["scores"]
+    by_score = sorted(scores, key=lambda score: -score["score"])
+    assert [score["sha256"] for score in by_score] == sorted(score["sha256"] for score in scores)
+
+
 def test_score_resumes(line, tmp_path):
     words = ("score", "baseline:noise", "--data", line / "banana100", "--rounds", "1-3")
     assert "12 computed, 0 reused" in call(*words, cwd=tmp_path).stdout

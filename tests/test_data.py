@@ -137,6 +137,16 @@ def test_subset(dataset: Path) -> None:
         selection.subset(["other"])
 
 
+def test_shuffled_is_the_order_of_the_digests_with_the_same_images(dataset: Path) -> None:
+    selection = open_data(dataset, rounds=None)
+    shuffled = list(selection.shuffled().images())
+    assert [row.sha256 for row, _ in shuffled] == sorted(row.sha256 for row in selection.rows)
+    assert sorted(shuffled, key=lambda pair: pair[0].image_id) == sorted(
+        selection.images(), key=lambda pair: pair[0].image_id
+    )
+    assert [row.round for row, _ in shuffled] != [row.round for row in selection.rows]
+
+
 def test_only_the_needed_row_groups_are_read(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
     true = pq.ParquetFile.read_row_groups

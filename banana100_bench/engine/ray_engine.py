@@ -48,7 +48,7 @@ class Scorer:
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[str]]:
         wanted = dict(zip(batch["image_id"], batch["models"], strict=True))
         lines = []
-        for row, data in self.data.subset(map(str, wanted)).images():
+        for row, data in self.data.subset(map(str, wanted)).shuffled().images():
             picture = Picture(row, data, self.machine.max_pixels)
             for number in json.loads(wanted[row.image_id]):
                 with contextlib.suppress(BananaError):  # decoding is no model's time; its score says what is wrong
@@ -87,7 +87,7 @@ def score_all(
             total = sum(len(json.loads(item["models"])) for item in todo.values())
             with progress(f"{len(models)} models on Ray", total, "scores") as advance:
                 try:
-                    for number, score in _scores(ray, list(reversed(todo.values())), opened, data, machine):
+                    for number, score in _scores(ray, [todo[sha256] for sha256 in sorted(todo)], opened, data, machine):
                         kept[number].append(score)
                         computed[number] += 1
                         advance(1)
