@@ -177,7 +177,7 @@ class ParquetPart:
         self.name = f"{storage}/{name}"
         try:
             self._file = storage.open(name, entry.bytes if entry else None)
-            self._parquet = pq.ParquetFile(self._file)
+            self._parquet = pq.ParquetFile(self._file.local())
         except (OSError, pa.ArrowException) as error:
             raise BananaError(f"{self.name}: not a readable Parquet file: {error}") from error
         self.facts = self._parquet.metadata
@@ -191,10 +191,9 @@ class ParquetPart:
         """Some leaf columns, as ``image.bytes``, of some row groups."""
         try:
             self._file.hold(self._ranges(groups, columns))
-            # in this thread alone: at the end of a program another would be in the middle of Python's file object
-            table = self._parquet.read_row_groups(list(groups), columns=list(columns), use_threads=False)
+            table = self._parquet.read_row_groups(list(groups), columns=list(columns)).flatten()
             self._file.hold(())
-            return table.flatten()
+            return table
         except (OSError, pa.ArrowException) as error:
             raise BananaError(f"{self.name}: {', '.join(columns)} cannot be read: {error}") from error
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.files import printable
@@ -23,6 +24,7 @@ _HUB = re.compile(rf"(?:hf://datasets/)?(?P<repo>{_ID})(?:@(?P<revision>[\w./-]+
 
 
 NEAR = 64 << 10  # bytes that are rather read than asked for apart
+TAIL = 64 << 10  # bytes at the end of a Parquet file that are likely to hold its footer
 
 
 @dataclass
@@ -92,19 +94,26 @@ class Counted(io.RawIOBase):
 
     def __init__(self, size: int, traffic: Traffic):
         self._size, self._at, self._traffic = size, 0, traffic
-        self._held: list[tuple[int, bytes]] = []
+
+    def local(self) -> Path:
+        """A file that a Parquet reader may open: its footer is there, and whatever `hold` was called for.
+
+        Not this object itself: a reader calls Python's file objects from threads of its own, which may end the
+        process with an abort when they meet the end of the program.
+        """
+        raise NotImplementedError
 
     def hold(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Read these (start, end) now, near ones at once, and answer later reads inside them from memory."""
-        self._held = []
+        """Have these (start, end) in the file of `local`, near ones fetched at once, and no others."""
         merged: list[tuple[int, int]] = []
         for start, end in sorted(ranges):
             if merged and start - merged[-1][1] <= NEAR:
                 start, end = merged[-1][0], max(end, merged.pop()[1])
             merged.append((start, end))
-        for start, end in merged:
-            self.seek(start)
-            self._held.append((start, self.read(end - start)))
+        self._hold(merged)
+
+    def _hold(self, ranges: list[tuple[int, int]]) -> None:
+        raise NotImplementedError
 
     def fetch(self, start: int, end: int) -> bytes:
         raise NotImplementedError
@@ -126,11 +135,6 @@ class Counted(io.RawIOBase):
         end = self._size if size is None or size < 0 else min(self._size, self._at + size)
         if end <= self._at:
             return b""
-        for start, held in self._held:
-            if start <= self._at and end <= start + len(held):
-                data = held[self._at - start : end - start]
-                self._at = end
-                return data
         data = self.fetch(self._at, end)
         self._traffic.add(len(data))
         self._at += len(data)
@@ -144,12 +148,22 @@ class Counted(io.RawIOBase):
 
 class _Local(Counted):
     def __init__(self, path: Path, traffic: Traffic):
+        self._path = path
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by `close`
         super().__init__(path.stat().st_size, traffic)
 
     def fetch(self, start: int, end: int) -> bytes:
         self._file.seek(start)
         return self._file.read(end - start)
+
+    def local(self) -> Path:
+        self.seek(-min(8, self._size), io.SEEK_END)
+        self._traffic.add(int.from_bytes(self.read(8)[:4], "little"))  # the footer, which the reader will read
+        return self._path
+
+    def _hold(self, ranges: list[tuple[int, int]]) -> None:
+        for start, end in ranges:
+            self._traffic.add(end - start)
 
     def close(self) -> None:
         self._file.close()
@@ -196,6 +210,32 @@ class _Ranges(Counted):
     def __init__(self, url: str, size: int, traffic: Traffic, headers: dict[str, str], name: str):
         super().__init__(size, traffic)
         self._url, self._headers, self._name = url, headers, name
+        self._copy: IO[bytes] | None = None  # as large as the file, but only what was fetched takes room
+
+    def local(self) -> Path:
+        self._copy = tempfile.NamedTemporaryFile(prefix="banana100-")  # noqa: SIM115 - gone with this object
+        self._copy.truncate(self._size)
+        start = max(0, self._size - TAIL)
+        self._fetch_to_copy(start, self._size)
+        self._copy.seek(max(0, self._size - 8))
+        footer = self._size - 8 - int.from_bytes(self._copy.read(4), "little")
+        if 0 <= footer < start:
+            self._fetch_to_copy(footer, start)
+        return Path(self._copy.name)
+
+    def _hold(self, ranges: list[tuple[int, int]]) -> None:
+        assert self._copy is not None
+        self._copy.truncate(0)
+        self._copy.truncate(self._size)
+        for start, end in ranges:
+            self._fetch_to_copy(start, min(end, self._size))
+
+    def _fetch_to_copy(self, start: int, end: int) -> None:
+        assert self._copy is not None
+        self.seek(start)
+        self._copy.seek(start)
+        self._copy.write(self.read(end - start))
+        self._copy.flush()
 
     def fetch(self, start: int, end: int) -> bytes:
         from huggingface_hub.utils import hf_raise_for_status, http_backoff
