@@ -64,5 +64,5 @@ def draw(runs: Sequence[dict[int, Row]], read: Callable[[Row], bytes], simulated
                 cell.thumbnail((CELL, CELL), Image.Resampling.LANCZOS)
                 picture.paste(cell, (x, y))
     file = io.BytesIO()
-    picture.save(file, "PNG", optimize=True)
+    picture.save(file, "PNG")
     return file.getvalue()
