@@ -553,23 +553,136 @@ def report(
         print(path)
 
 
+@app.command()
+def submit(
+    result: Annotated[Path, typer.Argument(help="Result JSON of `banana100 evaluate`.")],
+    name: Annotated[str, typer.Option(help="Name of the row, as NIQE or My metric (v2).")],
+    url: Annotated[str, typer.Option(help="Paper, page or code of the model: https://...")],
+    licence: Annotated[str, typer.Option(help="Licence of its weights, an id of the Hub's list, as mit, or unknown.")],
+    parameters: Annotated[int | None, typer.Option(min=0, help="How many parameters it has.")] = None,
+    hub_repo: Annotated[str | None, typer.Option(help="The model's own repository on the Hub: ORG/NAME.")] = None,
+    data: Data = "banana100",
+    to: Annotated[
+        str | None,
+        typer.Option(help="Where to send it: a board's folder, or its dataset repository on the Hub, ORG/NAME."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the submission here. [default: NAME.json]")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Explain every fault; write and send nothing.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Take the place of your older row of this name.")] = False,
+    hub_dataset: Annotated[
+        str | None,
+        typer.Option(help="Also propose .eval_results to --hub-repo, for this dataset on the Hub: ORG/NAME."),
+    ] = None,
+) -> None:
+    """Make a submission of a result, check it, and send it to a leaderboard."""
+    from banana100_bench.leaderboard import post
+    from banana100_bench.leaderboard.folder import open_ground
+    from banana100_bench.leaderboard.submission import make_card, make_submission
+    from banana100_bench.leaderboard.verify import verify
+    from banana100_bench.result_schema import load_result
+
+    if sum((to is not None, out is not None, check)) > 1:
+        raise UsageError("--to, --out and --check: give one of them")
+    card = make_card(name=name, url=url, licence=licence, parameters=parameters, hub_repo=hub_repo)
+    made = load_result(result)
+    ground = open_ground(data, rounds=made.rounds.rounds())
+    submission = make_submission(made, ground.data, card)
+    found = verify(submission, ground)
+    print(found.text(card.name))
+    if found.faults:
+        raise BananaError(f"{result}: it would be rejected; nothing was sent")
+    if hub_dataset and to:
+        post.eval_results(submission, hub_dataset)  # refuses before anything is sent
+    if check:
+        return
+    if to is None:
+        path = out or Path(f"{card.slug}.json")
+        submission.save(path)
+        print(f"wrote {path}")
+    elif Path(to).is_dir():
+        path, new = post.to_folder(submission, Path(to), replace=replace)
+        print(f"{'wrote' if new else 'it stands already:'} {path}")
+    else:
+        print(post.to_hub(submission, to, replace=replace))
+    if hub_dataset and to:
+        print(post.to_model_repo(submission, hub_dataset))
+
+
+Board = Annotated[Path, typer.Option("--board", help="The board's folder: submissions/, dataset/, ...")]
+
+
 @board_app.command("build")
 def leaderboard_build(
-    results: Annotated[list[Path], typer.Argument(help="Result JSON files, or folders of them.")],
-    data: Data = "banana100",
-    out: Annotated[Path, typer.Option(help="The JSON to write.")] = Path("leaderboard.json"),
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="A board's folder; or submission and result JSON files, and folders of them."),
+    ],
+    data: Annotated[
+        str | None,
+        typer.Option(help="Dataset folder, or Hub id. [default: dataset in the board's folder, else banana100]"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write to. [default: the board's folder, else leaderboard]")
+    ] = None,
+    setting: Settings = None,
+    baseline: Baseline = 1,
+    later: Later = "5,10,20",
+    day: Annotated[str | None, typer.Option(help="Day that new rows are first seen. [default: today]")] = None,
+) -> None:
+    """Recompute every number from the raw scores, rank, and write leaderboard.json, leaderboard.csv and the pages."""
+    from banana100_bench.leaderboard import folder
+    from banana100_bench.protocol import Rounds, parse_rounds
+
+    home = paths[0] if len(paths) == 1 and (paths[0] / folder.FOLDER).is_dir() else None
+    compared = Rounds(baseline, parse_rounds(later) or ())
+    ground = folder.open_ground(data or (home / folder.DATASET if home else "banana100"), setting, compared)
+    out = out or home or Path("leaderboard")
+    if out.suffix in (".json", ".csv", ".html"):
+        raise UsageError(f"--out {out}: expected a folder; leaderboard.json, leaderboard.csv and index.html go into it")
+    print(folder.summary(folder.build(paths, ground, out, day), out))
+
+
+@board_app.command("verify")
+def leaderboard_verify(
+    submissions: Annotated[list[Path] | None, typer.Argument(help="Submission files.")] = None,
+    board: Board = Path("leaderboard"),
+    hub: Annotated[
+        str | None, typer.Option(help="Instead: the open pull requests on this dataset repository, ORG/NAME[#NUMBER].")
+    ] = None,
+    comment: Annotated[bool, typer.Option("--comment", help="Answer each pull request with its verdict.")] = False,
+    rescore: Annotated[int, typer.Option(min=0, help="Score so many images anew, drawn at random.")] = 0,
+    data: Annotated[str | None, typer.Option(help="Dataset with its images, for --rescore.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model to score with, where a submission's own code is none.")
+    ] = None,
+    weights: Annotated[Path | None, typer.Option(help="Its weight file.")] = None,
+    higher_is_better: Direction = None,
+    option: Options = None,
+    seed: Annotated[int | None, typer.Option(help="Of the draw, to repeat one. [default: unforeseeable]")] = None,
+    record: Annotated[bool, typer.Option("--record", help="Note what was scored anew in verified.json.")] = False,
     setting: Settings = None,
     baseline: Baseline = 1,
     later: Later = "5,10,20",
 ) -> None:
-    """Recompute every number from the raw scores, rank, and write leaderboard.json."""
-    from banana100_bench.leaderboard import board
+    """Judge submissions against a board: verified, consistent, or rejected with every reason. Exit code 1 if any is."""
+    from banana100_bench.leaderboard import maintain
     from banana100_bench.protocol import Rounds, parse_rounds
 
-    compared = Rounds(baseline, parse_rounds(later) or ())
-    built = board.build_from_files(results, data, settings=setting, rounds=compared)
-    board.save_board(built, out)
-    print(board.summary(built, out))
+    if bool(submissions) == bool(hub):
+        raise UsageError("give submission files, or --hub ORG/NAME")
+    if comment and not hub:
+        raise UsageError("--comment: answers pull requests, so it needs --hub")
+    if record and not rescore:
+        raise UsageError("--record: notes what was scored anew, so it needs --rescore N")
+    options = _pairs(option, "--option")
+    again = maintain.Again(rescore, data, model, weights, higher_is_better, seed, options) if rescore else None
+    ground = maintain.ground(board, setting, Rounds(baseline, parse_rounds(later) or ()))
+    rejected = 0
+    for source, verdict in maintain.verdicts(board, ground, submissions or [], hub, again, comment, record):
+        print(verdict.text(source))
+        rejected += verdict.word == "rejected"
+    if rejected:
+        raise BananaError(f"{rejected} rejected")
 
 
 @app.command()

@@ -13,7 +13,7 @@ from banana100_bench.data import open_data
 from banana100_bench.generate import campaign
 from banana100_bench.generate.initial import open_initial
 from banana100_bench.harness import ModelChoice
-from banana100_bench.leaderboard import board
+from banana100_bench.leaderboard import folder
 from banana100_bench.package.build import build
 from banana100_bench.report.table import show
 
@@ -53,10 +53,9 @@ def run(out: Path, weights: Mapping[str, Path]) -> None:
     judged = harness.evaluate_all(choices, selection, store=store, out=results)
 
     print("4/4  the leaderboard, recomputed from the raw scores")
-    built = board.build_from_files([results], dataset)
-    board.save_board(built, out / "leaderboard.json")
+    folder.build([results], folder.open_ground(dataset), out / "leaderboard")
 
     show(judged.results)
     print("\nFiles:")
-    for path in [dataset, *judged.files, out / "leaderboard.json"]:
+    for path in [dataset, *judged.files, out / "leaderboard" / "index.html"]:
         print(f"  {path}{'/' if path.is_dir() else ''}")

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,3 +163,32 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@contextlib.contextmanager
+def atomic_dir(path: Path) -> Iterator[Path]:
+    """Yield a fresh temporary folder beside `path`; on success it takes the place of `path`.
+
+    An existing `path` is replaced only after the new folder is complete.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
+        os.chmod(temporary, 0o777 & ~_UMASK)
+    except OSError as error:
+        raise BananaError(f"cannot write {path}: {error.strerror or error}") from error
+    old = temporary.with_suffix(".old")
+    try:
+        yield temporary
+        if path.exists():
+            os.rename(path, old)
+        os.rename(temporary, path)
+        fsync_dir(path.parent)
+    except OSError as error:
+        if old.exists() and not path.exists():
+            os.rename(old, path)
+        raise BananaError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)

@@ -335,17 +335,32 @@ def load_result(path: Path) -> Result:
     """Read and check the result file at `path`; BananaError, naming the field, if anything is wrong with it."""
     value = files.read_json(path, "result", MAX_BYTES)
     try:
-        # Through text, because strict validation takes a JSON list for a tuple only there.
-        return Result.model_validate_json(json.dumps(value))
+        return parse_result(json.dumps(value))
+    except BananaError as error:
+        raise BananaError(f"{path}: {error}") from error
+
+
+def parse_result(text: str | bytes) -> Result:
+    """The result in `text`; BananaError, naming the field, if anything is wrong with it."""
+    try:
+        # Text, because strict validation takes a JSON list for a tuple only there.
+        return Result.model_validate_json(text)
     except ValidationError as error:
-        raise BananaError(f"{path}: not a valid result: {first_problem(error)}") from error
+        raise BananaError(f"not a valid result: {first_problem(error)}") from error
 
 
 def first_problem(error: ValidationError) -> str:
     """One line: the first field that is wrong, why, and how many more are."""
-    first = error.errors(include_url=False)[0]
-    where = ".".join(map(str, first["loc"])).encode("unicode_escape").decode() or "the file"  # a key may hold anything
-    given = first["input"]
-    shown = f", not {given!r:.80}" if isinstance(given, str | int | float | None) and first["type"] != "missing" else ""
     more = f" ({error.error_count() - 1} more problems)" if error.error_count() > 1 else ""
-    return f"{where}: {first['msg']}{shown}{more}"
+    return problems(error, 1)[0] + more
+
+
+def problems(error: ValidationError, limit: int) -> list[str]:
+    """A line for each of the first `limit` fields that are wrong: where, why, and what stands there."""
+    lines = []
+    for fault in error.errors(include_url=False)[:limit]:
+        where = ".".join(map(str, fault["loc"])).encode("unicode_escape").decode() or "the file"  # a key holds anything
+        given = fault["input"]
+        told = isinstance(given, str | int | float | None) and fault["type"] != "missing"
+        lines.append(f"{where}: {fault['msg']}{f', not {given!r:.80}' if told else ''}")
+    return lines

@@ -201,8 +201,10 @@ def load_results(paths: Iterable[Path]) -> list[Result]:
     return [load_result(path) for path in found]
 
 
-def recompute(result: Result, rows: Sequence[Row]) -> Result:
+def recompute(result: Result, rows: Sequence[Row], every_criterion: bool = True) -> Result:
     """`result` with all that follows from its raw scores and the dataset's `rows` derived anew.
+
+    every_criterion: False derives no `criteria`, whose intervals take nearly all of the time.
 
     The rows are those that a valid result covers, at the compared rounds at least; of the others it
     may hold any. BananaError if its scores are not those of the rows (see `score_problems`).
@@ -221,6 +223,7 @@ def recompute(result: Result, rows: Sequence[Row]) -> Result:
         result.rounds.rounds(),
         data.name,
         data.dataset_fingerprint,
+        every_criterion,
     )
     return result.model_copy(update=derived)
 
@@ -229,7 +232,7 @@ def score_problems(result: Result, rows: Sequence[Row]) -> list[str]:
     """What is wrong with the raw scores of `result`, were they of `rows`; empty if nothing is."""
     by_id = {row.image_id: row for row in rows}
     scored = Counter(score.image_id for score in result.scores)
-    compared = {row.image_id for row in _judged(rows, result.rounds.rounds())[0]}
+    compared = {row.image_id for row in judged_rows(rows, result.rounds.rounds())[0]}
     found = {
         "images scored more than once": sorted(name for name, count in scored.items() if count > 1),
         "images not in the dataset": sorted(scored.keys() - by_id.keys()),
@@ -271,7 +274,7 @@ def _basis(result: Result) -> str:
 
 def data_facts(rows: Sequence[Row], rounds: Rounds, name: str, dataset_fingerprint: str) -> DataFacts:
     """The facts of these scored `rows`; all but n_rows are about those at `rounds`, which are compared."""
-    compared, left_out = _judged(rows, rounds)
+    compared, left_out = judged_rows(rows, rounds)
     in_runs = [row for row in compared if row.run_id is not None]
     return DataFacts(
         name=name,
@@ -287,7 +290,7 @@ def data_facts(rows: Sequence[Row], rounds: Rounds, name: str, dataset_fingerpri
     )
 
 
-def _judged(rows: Iterable[Row], rounds: Rounds) -> tuple[list[Row], list[str]]:
+def judged_rows(rows: Iterable[Row], rounds: Rounds) -> tuple[list[Row], list[str]]:
     """The rows at the compared rounds of the settings that fit them, and the settings that do not.
 
     Where none fits all are kept: the criteria then refuse them with the reason.
@@ -309,11 +312,15 @@ def _derive(
     rounds: Rounds,
     name: str,
     dataset_fingerprint: str,
+    every_criterion: bool = True,
 ) -> dict[str, Any]:
     """The fields of a result that follow from the rows and their raw scores."""
     by_id = {score.image_id: score for score in scores}
-    runs = run_scores(_judged(rows, rounds)[0], by_id, higher_is_better)
-    every = run_scores(_judged_everywhere(rows, rounds), by_id, higher_is_better)
+    runs = run_scores(judged_rows(rows, rounds)[0], by_id, higher_is_better)
+    measured = {}
+    if every_criterion:
+        every = run_scores(_judged_everywhere(rows, rounds), by_id, higher_is_better)
+        measured = measure(every, rounds, _control_scores(controls, runs.image_names, higher_is_better))
     passed = criteria.passes(runs, rounds)
     pass_rates = criteria.ranking(runs, rounds).values[:, 0].tolist()
     status = runs.at(rounds.all).status
@@ -341,13 +348,13 @@ def _derive(
         ),
         "concordance": Concordance(value=criteria.concordance(runs, rounds), chance=0.5),
         "inference": INFERENCE,
-        "criteria": measure(every, rounds, _control_scores(controls, runs.image_names, higher_is_better)),
+        "criteria": measured,
     }
 
 
 def _judged_everywhere(rows: Sequence[Row], rounds: Rounds) -> list[Row]:
-    """`_judged`, and of the same runs the rows at all other rounds."""
-    compared, _ = _judged(rows, rounds)
+    """`judged_rows`, and of the same runs the rows at all other rounds."""
+    compared, _ = judged_rows(rows, rounds)
     judged = {row.run_id for row in compared if row.run_id is not None}
     return [*compared, *(row for row in rows if row.run_id in judged and row.round not in rounds.all)]
 

@@ -21,6 +21,7 @@ LEVEL = 0.95
 RESAMPLES = 10_000
 SEED = 20260403
 EXACT_UP_TO = 16  # images: 2^16 sign patterns at most; beyond, as many random ones
+BLOCK = 2048  # models at a time, so that a flood of them needs no gigabytes
 TIE = 1e-9  # two mean shares that should be equal differ by less
 
 
@@ -140,6 +141,9 @@ def sign_flip_test(differences: Floats, seed: int = SEED) -> Floats:
     n, k = differences.shape
     if n == 0:
         return np.full(k, np.nan)
+    if k > BLOCK:
+        parts = [sign_flip_test(differences[:, at : at + BLOCK], seed) for at in range(0, k, BLOCK)]
+        return np.concatenate(parts)
     seen = np.abs(differences.sum(axis=0)) - TIE
     if n <= EXACT_UP_TO:
         patterns = np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1  # the other half mirrors these

@@ -60,9 +60,7 @@ def test_evaluate_and_leaderboard_agree_and_are_labelled(line, tmp_path):
     assert results == [
         f"{name}.{kind}" for name in ("baseline-constant", "baseline-noise", "pyiqa-piqe") for kind in ("json", "png")
     ]
-    call(
-        "leaderboard", "build", "results", "--data", line / "banana100", "--out", "board/leaderboard.json", cwd=tmp_path
-    )
+    call("leaderboard", "build", "results", "--data", line / "banana100", "--out", "board", cwd=tmp_path)
     board = json.loads((tmp_path / "board" / "leaderboard.json").read_text())
     assert board["simulated"] is True
     assert board["rejected"] == []
@@ -103,7 +101,7 @@ def test_a_tampered_result_is_rejected_by_the_board(line, tmp_path):
     result["strict_pass_rate"]["value"] = 1.0
     path.write_text(json.dumps(result))
     call("leaderboard", "build", "results", "--data", line / "banana100", cwd=tmp_path)
-    board = json.loads((tmp_path / "leaderboard.json").read_text())
+    board = json.loads((tmp_path / "leaderboard" / "leaderboard.json").read_text())
     assert board["entries"] == []
     assert "strict_pass_rate.value = 1.0, recomputed 0.0" in board["rejected"][0]["reason"]
 
@@ -290,6 +288,11 @@ def test_an_alternating_setting_is_compared_at_even_rounds(tmp_path):
         (("build", "empty"), 1, "empty"),
         (("build", "empty", "--set", "style"), 2, "expected NAME=VALUE"),
         (("leaderboard", "build", "empty", "--data", "{data}"), 1, "no *.json"),
+        (("leaderboard", "build", "empty", "--data", "{data}", "--out", "a.json"), 2, "expected a folder"),
+        (("leaderboard", "verify"), 2, "give submission files, or --hub"),
+        (("leaderboard", "verify", "x.json", "--comment"), 2, "--comment"),
+        (("leaderboard", "verify", "x.json", "--record"), 2, "--record"),
+        (("leaderboard", "verify", "x.json", "--board", "empty"), 1, "empty/dataset: no such folder"),
     ],
 )
 def test_bad_input_gets_one_line_and_its_exit_code(line, tmp_path, words, code, said):
@@ -297,7 +300,7 @@ def test_bad_input_gets_one_line_and_its_exit_code(line, tmp_path, words, code, 
     done = call(*(word.format(data=line / "banana100") for word in words), cwd=tmp_path, check=code)
     assert said in one_line(done)
     assert os.listdir(tmp_path / "empty") == []
-    assert not {"results", "banana100", "leaderboard.json", "raw"} & set(os.listdir(tmp_path))
+    assert not {"results", "banana100", "leaderboard", "raw"} & set(os.listdir(tmp_path))
 
 
 def test_an_unwritable_output_is_named(line, tmp_path):

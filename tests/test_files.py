@@ -74,3 +74,20 @@ def test_printable_escapes_what_a_terminal_would_obey():
     assert files.printable("猫 a.png") == "猫 a.png"
     assert files.printable("a\x1b[31m\n\u202e.png") == r"a\x1b[31m\n\u202e.png"
     assert files.printable(os.fsdecode(b"\xff.png")) == r"\udcff.png"
+
+
+def test_atomic_dir_replaces_only_by_a_whole_folder(tmp_path):
+    target = tmp_path / "out"
+    with files.atomic_dir(target) as temporary:
+        (temporary / "first").write_text("1")
+    with pytest.raises(ZeroDivisionError), files.atomic_dir(target) as temporary:
+        (temporary / "second").write_text("2")
+        raise ZeroDivisionError
+    assert os.listdir(target) == ["first"]
+    with files.atomic_dir(target) as temporary:
+        (temporary / "third").write_text("3")
+    assert os.listdir(target) == ["third"]
+    assert os.listdir(tmp_path) == ["out"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BananaError, match="cannot write .*file/x"), files.atomic_dir(tmp_path / "file" / "x"):
+        pass

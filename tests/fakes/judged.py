@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from banana100_bench.files import sha256_file
 from banana100_bench.models.base import ModelInfo
+from banana100_bench.package.manifest import Counts, FileEntry, Manifest
+from banana100_bench.package.shards import stem
 from banana100_bench.protocol import KEY_ROUNDS, Rounds
-from banana100_bench.records import Row, fingerprint, image_id, run_id
+from banana100_bench.records import Row, arrow_schema, fingerprint, image_id, run_id
 from banana100_bench.results import Result, make_result
 from banana100_bench.store import Score
 
@@ -87,8 +92,38 @@ def scores_of(rows: Sequence[Row], function: Callable[[Row], float]) -> dict[str
 
 
 def info(name: str = "pyiqa:piqe", *, higher_is_better: bool = True, **facts: object) -> ModelInfo:
-    kind = name.split(":")[0]
-    return ModelInfo(id=name, kind=kind, higher_is_better=higher_is_better, **facts)  # type: ignore[arg-type]
+    facts.setdefault("kind", name.split(":")[0])
+    return ModelInfo(id=name, higher_is_better=higher_is_better, **facts)  # type: ignore[arg-type]
+
+
+def save_rows(rows: Sequence[Row], folder: Path, name: str = "made-up") -> Path:
+    """A dataset folder with the metadata of `rows` and no images, as a board keeps it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (folder / "metadata").mkdir(parents=True)
+    table = pa.Table.from_pylist([row.as_dict() for row in rows], schema=arrow_schema(image=False))
+    path = folder / "metadata" / "test-00000-of-00001.parquet"
+    pq.write_table(table, path)
+    entry = FileEntry(
+        path=str(path.relative_to(folder)), sha256=sha256_file(path), bytes=path.stat().st_size, rows=len(rows)
+    )
+    absent = [  # where the images would be
+        FileEntry(path=f"{where}-00000-of-00001.parquet", sha256="0" * 64, bytes=1, rows=count)
+        for where, count in sorted(Counter(map(stem, rows)).items())
+    ]
+    manifest = Manifest(
+        name=name,
+        builder="tests",
+        fingerprint=FakeData(list(rows)).dataset_fingerprint,
+        simulated=any(row.simulated for row in rows),
+        licence="unknown",
+        counts=Counts(rows=len(rows), images=0, runs=0, initial_images=0, settings=0),
+        gaps=(),
+        files=(*absent, entry),
+    )
+    (folder / "MANIFEST.json").write_text(manifest.model_dump_json())
+    return folder
 
 
 def judge(

@@ -1,18 +1,26 @@
 import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from banana100_bench.errors import BananaError
-from banana100_bench.leaderboard.board import build_board, build_from_files, save_board, summary
+from banana100_bench.leaderboard import board as boards
+from banana100_bench.leaderboard.submission import Ground
+from banana100_bench.models.baselines import uniform
 from banana100_bench.protocol import Rounds
-from banana100_bench.records import to_name
 from tests.fakes.judged import FakeData, info, judge, make_rows
+from tests.leaderboard.making import GROUND, card, metric, submission
+from tests.leaderboard.making import forged as forged_submission
 
 ROWS = make_rows()
 DATA = FakeData(ROWS)
+
+
+def build_board(results, data, rounds=None):
+    ground = Ground(data, rounds or Rounds())
+    return boards.build_board([boards.judge(result, ground) for result in results], ground)
 
 
 def down(row):
@@ -189,74 +197,104 @@ def test_other_rounds_can_be_chosen():
     assert (board.rounds.later, board.rounds.paper, board.chance["strict_pass_rate"]) == ([20], False, 0.5)
 
 
-# --- files
-
-
-@pytest.fixture
-def opened(monkeypatch):
-    """build_from_files with a made-up dataset behind it."""
-    asked = {}
-
-    def open_data(source, *, rounds, settings):
-        asked.update(source=source, settings=settings, round_0=0 in rounds, round_100=100 in rounds)
-        return DATA
-
-    monkeypatch.setattr("banana100_bench.data.open_data", open_data)
-    return asked
-
-
-def test_boards_from_files_list_what_cannot_be_read(tmp_path, opened):
-    folder = tmp_path / "results"
-    for result in FOUR:
-        result.save(folder / f"{to_name(result.model.id)}.json")
-    (folder / "broken.json").write_text("{")
-    (folder / "figure.png").write_text("no result, and no JSON either")
-    strange = tmp_path / "strange\u202e\x1b.json"
-    strange.write_text(json.dumps({"schema_version": 1, "\x1b]0;x\x07": 1}))
-    board = build_from_files([folder, folder / "broken.json", strange], "dataset", settings=["replication"])
-    assert opened == {"source": "dataset", "settings": ["replication"], "round_0": True, "round_100": True}
-    assert len(board.entries) == 4
-    assert [(entry.source, entry.result_sha256) for entry in board.rejected] == [
-        ("broken.json", None),
-        ("strange??.json", None),
-    ]
-    assert board.rejected[0].reason.startswith("broken.json: not a valid result: ")
-    assert str(tmp_path) not in board.model_dump_json()  # the machine's paths are nobody's business
-    save_board(board, tmp_path / "leaderboard.json")
-    text = (tmp_path / "leaderboard.json").read_text()
-    assert "\x1b" not in text
-    assert type(board).model_validate_json(text) == board
-    said = summary(board, tmp_path / "leaderboard.json").splitlines()
-    assert said[0] == f"{tmp_path}/leaderboard.json: 3 ranked, 1 incomplete, 2 rejected on SIMULATED data"
-    assert said[1] == "  incomplete: pyiqa:niqe, 23 of 24 scores usable"
-    assert said[2].startswith("  rejected: broken.json: ")
-
-
-def test_the_same_files_give_the_same_bytes(tmp_path, opened):
-    for name, order in (("one", FOUR), ("two", FOUR[::-1])):
-        for number, result in enumerate(order):
-            result.save(tmp_path / name / f"{number}.json")
-        save_board(build_from_files([tmp_path / name], "dataset"), tmp_path / f"{name}.json")
-    assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
-
-
-def test_an_entry_names_the_file_it_comes_from_by_digest(tmp_path, opened):
-    import hashlib
-
-    PIQE.save(tmp_path / "piqe.json")
-    entry = build_from_files([tmp_path], "dataset").entries[0]
-    assert entry.result_sha256 == hashlib.sha256((tmp_path / "piqe.json").read_bytes()).hexdigest()
-
-
-def test_no_files_at_all_is_an_error(tmp_path, opened):
-    with pytest.raises(BananaError, match="no such file or folder"):
-        build_from_files([tmp_path / "none"], "dataset")
-    with pytest.raises(BananaError, match=r"no \*\.json in .*expected result files"):
-        build_from_files([tmp_path], "dataset")
-
-
 def test_every_number_of_the_board_is_explained():
     board = build_board(FOUR, DATA)
-    numbers = {"rank", "strict_pass_rate", "concordance", "images_detected", "reversed", "interval", "coverage"}
+    numbers = {*boards.CRITERIA}
     assert set(board.criteria) == numbers
     assert numbers <= set(board.entries[0].model_dump())
+
+
+# --- submissions
+
+
+def of_submissions(made, **options):
+    candidates = [boards.judge(one, GROUND) for one in made]
+    return boards.build_board(candidates, GROUND, **options)
+
+
+def test_submissions_carry_their_card_their_badge_and_every_outcome():
+    board = of_submissions(
+        [
+            submission("Metric", parameters=3),
+            submission(
+                "Random",
+                function=lambda row: uniform(row.sha256, 0),
+                model=info("baseline:random", options={"seed": 0}),
+            ),
+        ]
+    )
+    metric_row, random_row = board.entries
+    assert (metric_row.rank, metric_row.name, metric_row.slug, metric_row.badge) == (
+        1,
+        "Metric",
+        "metric",
+        "consistent",
+    )
+    assert metric_row.card == card("Metric", parameters=3)
+    assert metric_row.outcomes == {"astronaut": "detected", "chelsea": "detected", "china": "detected"}
+    assert metric_row.seconds_per_image == 0.5
+    assert (random_row.badge, random_row.baseline) == ("verified", True)
+
+
+def test_a_maintainers_record_makes_a_row_verified():
+    made = submission()
+    record = boards.Record(
+        file_sha256=made.digest, name="Metric", n_images=5, largest=0.0, day="2026-05-01", harness="1"
+    )
+    assert of_submissions([made], verified={made.digest: record}).entries[0].badge == "verified"
+    assert of_submissions([submission(seed=2)], verified={made.digest: record}).entries[0].badge == "consistent"
+
+
+def test_who_was_here_first_is_told_by_the_last_board_not_by_the_file():
+    honest = forged_submission(submission("Honest"), ["created_at"], "2026-05-01T00:00:00Z")
+    before = of_submissions([honest], day="2026-05-02")
+    thief = forged_submission(submission("Thief"), ["created_at"], "2020-01-01T00:00:00Z")  # the same scores
+    board = of_submissions([thief, honest], before=before, day="2026-05-03")
+    assert [(entry.name, entry.first_seen) for entry in board.entries] == [("Honest", "2026-05-02")]
+    assert [(one.source, one.reason) for one in board.rejected] == [
+        ("Thief", "its scores put the images in the same order as those of Honest, which was here first")
+    ]
+
+
+def test_history_keeps_the_first_day_and_the_last_other_rank():
+    worse, better = submission("Worse", seed=1, function=metric(1, slope=1.0)), submission("Better", seed=2)
+    one = of_submissions([worse], day="2026-05-01")
+    assert [(e.name, e.rank, e.first_seen, e.previous_rank) for e in one.entries] == [("Worse", 1, "2026-05-01", None)]
+    two = of_submissions([worse, better], before=one, day="2026-05-02")
+    rows = [("Better", 1, "2026-05-02", None), ("Worse", 2, "2026-05-01", 1)]
+    assert [(e.name, e.rank, e.first_seen, e.previous_rank) for e in two.entries] == rows
+    again = of_submissions([better, worse], before=two, day="2026-06-01")
+    assert again.text() == two.text()  # nothing new: not a byte changes
+    replaced = of_submissions([worse, submission("Better", seed=3)], before=two, day="2026-06-01")
+    assert [(e.name, e.first_seen, e.previous_rank) for e in replaced.entries] == [
+        ("Better", "2026-05-02", 1),
+        ("Worse", "2026-05-01", 2),
+    ]
+
+
+@given(st.permutations(range(4)))
+@settings(max_examples=10, deadline=None)
+def test_the_order_of_submissions_changes_no_byte(order):
+    made = [submission(f"Metric {seed}", seed=seed) for seed in (1, 2, 3)] + [submission("Copy", seed=3)]
+    board = of_submissions([made[i] for i in order], day="2026-05-01")
+    assert board.text() == of_submissions(made, day="2026-05-01").text()
+    assert (len(board.entries), len(board.rejected)) == (3, 1)
+
+
+def test_curves_are_means_and_ranges_over_the_runs_of_the_verdict():
+    rows = [*make_rows(["moss"]), *make_rows(["moss"], setting="apple", group="object")]
+    scores = [float(10 * index) for index in range(16)]
+    found = boards.curves(rows, np.array([math.nan, *scores[1:]]))
+    rounds, lines = found["moss"]
+    assert rounds == [1, 5, 10, 20]
+    # Two runs of replication: 0 to 30 (the first unusable) and 40 to 70.
+    assert lines.tolist() == [[40, 30, 40, 50], [40, 10, 20, 30], [40, 50, 60, 70]]
+
+
+def test_a_flood_of_models_gets_the_p_values_of_each(monkeypatch):
+    from banana100_bench import stats
+
+    differences = np.random.default_rng(0).uniform(-1, 1, (5, 7))
+    whole = stats.sign_flip_test(differences).tolist()
+    monkeypatch.setattr(stats, "BLOCK", 2)
+    assert stats.sign_flip_test(differences).tolist() == whole
