@@ -210,13 +210,21 @@ def evaluate_all(
     """Score `models` together, judge each, and write a result JSON and a figure of each into folder `out`, if given.
 
     A model of a suite that cannot be opened, or a model that fails on every image, costs the others nothing.
-    Raises, before anything is scored, where a model that was named by itself cannot be opened, where `out` cannot
-    be written, or where two results would take the same file (see `_claim`).
+    Raises, before anything is scored, where no run has a round that is to be compared, where a model that was
+    named by itself cannot be opened, where `out` cannot be written, or where two results would take the same
+    file (see `_claim`).
     """
     from banana100_bench.results import make_result
     from banana100_bench.store import ScoreStore
 
     rounds, machine = rounds or Rounds(), machine or Machine()
+    there = {row.round for row in data.rows}
+    absent = [number for number in rounds.all if number not in there]
+    if absent:
+        raise UsageError(
+            f"{data.name}: no image of round {absent[0]}, which is to be compared; rounds there, of those asked for: "
+            f"{', '.join(map(str, sorted(there)))}"
+        )
     opened, problems = _open_all(models, machine)
     if out is not None:
         _claim(out, [model for _, model in opened], data, rounds)

@@ -258,7 +258,9 @@ def test_an_alternating_setting_is_compared_at_even_rounds(tmp_path):
     facts = ("setting=add_remove", "setting_group=object", "period=2", "editor=some-editor")
     words = [word for fact in facts for word in ("--set", fact)]
     call("build", "chains", "--pattern", "{initial_image}/step_{round}_{_}.{ext}", *words, "--out", "d", cwd=tmp_path)
-    refused = call("evaluate", "baseline:noise", "--data", "d", cwd=tmp_path, check=2)
+    absent = call("evaluate", "baseline:noise", "--data", "d", cwd=tmp_path, check=2)
+    assert "no image of round 10" in one_line(absent)
+    refused = call("evaluate", "baseline:noise", "--data", "d", "--later", "4,6", cwd=tmp_path, check=2)
     assert "'add_remove' shows the same state only every 2 rounds" in one_line(refused)
     done = call("evaluate", "baseline:noise", "--data", "d", "--baseline", 2, "--later", "4,6", cwd=tmp_path)
     assert "detects the degradation on 1 of 1 image" in done.stdout
@@ -273,6 +275,7 @@ def test_an_alternating_setting_is_compared_at_even_rounds(tmp_path):
         (("evaluate", "bseline:noise", "--data", "{data}"), 2, "baseline"),
         (("evaluate", "baseline:noise", "--data", "nowhere"), 1, "nowhere"),
         (("evaluate", "baseline:noise", "--data", "{data}", "--later", "9-5"), 2, "runs backwards"),
+        (("evaluate", "baseline:noise", "--data", "{data}", "--later", "5,300"), 2, "no image of round 300"),
         (("evaluate", "baseline:noise", "baseline:noise", "--data", "{data}"), 2, "given twice"),
         (("evaluate", "baseline:noise", "--data", "{data}", "--weights", "x=y"), 2, "no such model in this call"),
         (("score", "baseline:noise", "--data", "{data}", "--rounds", "99"), 2, "rounds there: 1-20"),

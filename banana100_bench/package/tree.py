@@ -63,9 +63,11 @@ def match(paths: Iterable[str], pattern: str, constants: Mapping[str, str]) -> d
             raise UsageError(f"{name}: neither in the pattern nor given; give it, as {name}={example}")
     known = {name: _parse(name, text) for name, text in shared.items()}
     facts = {}
+    names: _Names = {}
     for path in paths:
         if found := shape.fullmatch(path):
-            facts[path] = _named(path, known, {key: text for key, text in found.groupdict().items() if key != "ext"})
+            texts = {key: text for key, text in found.groupdict().items() if key != "ext"}
+            facts[path] = _named(path, known, texts, names)
     return facts
 
 
@@ -75,7 +77,8 @@ def tell(lines: Mapping[str, Mapping[str, str]], constants: Mapping[str, str]) -
     A fact in `lines` takes the place of a constant.
     """
     known = {name: _parse(name, text) for name, text in _fields(constants).items()}
-    return {path: _named(path, known, _fields(texts)) for path, texts in lines.items()}
+    names: _Names = {}
+    return {path: _named(path, known, _fields(texts), names) for path, texts in lines.items()}
 
 
 def is_fact(name: str) -> bool:
@@ -87,13 +90,24 @@ def _fields(texts: Mapping[str, str]) -> dict[str, str]:
     return {_field(name, "fact"): text for name, text in texts.items() if text != ""}
 
 
-def _named(path: str, known: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
-    """The facts of the image at `path`, which errors name."""
+_Names = dict[tuple[str, str], tuple[str, str]]
+"""For each kind of name and safe name: the text it was made of, and the first path that has it."""
+
+
+def _named(path: str, known: Mapping[str, Any], texts: Mapping[str, str], names: _Names) -> dict[str, Any]:
+    """The facts of the image at `path`, which errors name; two texts never become one name."""
     try:
         told = {**known, **{name: _parse(name, text) for name, text in texts.items()}}
         for name, example in {**_REQUIRED, "round": "1"}.items():
             if name not in told and (name in ("initial_image", "round") or told.get("round") != 0):
                 raise UsageError(f"{name}: not told; give it, as {name}={example}")
+        for kind in _REQUIRED.keys() & told.keys():
+            text, first = names.setdefault((kind, to_name(told[kind])), (told[kind], path))
+            if text != told[kind]:
+                raise BananaError(
+                    f"{kind} {told[kind]!r} would be called {to_name(told[kind])!r}, as {text!r} of "
+                    f"{printable(first)} is already; rename one"
+                )
         return _facts(told)
     except BananaError as error:
         raise type(error)(f"{printable(path)}: {error}") from error

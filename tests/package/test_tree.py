@@ -110,6 +110,15 @@ def test_too_large_a_round_and_a_name_of_nothing_name_the_path() -> None:
 NAMES = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=12)
 
 
+def test_two_texts_never_become_one_name() -> None:
+    paths = ["\u00fcn\u00ef/1.png", "\u00e4n\u00f6/1.png"]
+    with pytest.raises(
+        BananaError, match="initial_image '\u00e4n\u00f6' would be called 'n', as '\u00fcn\u00ef' of .*1.png is already"
+    ):
+        match(paths, "{initial_image}/{round}.{ext}", EDITOR | {"setting": "replication"})
+    assert len(match(["A b/1.png", "A b/2.png"], "{initial_image}/{round}.{ext}", EDITOR | {"setting": "seed"})) == 2
+
+
 @given(setting=NAMES, image=NAMES, editor=NAMES, repetition=st.integers(0, 9999), number=st.integers(1, 9999))
 def test_what_is_written_into_a_path_is_read_back(
     setting: str, image: str, editor: str, repetition: int, number: int
