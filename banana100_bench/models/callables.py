@@ -6,10 +6,7 @@ Or ``path.py:object``, of a file.
 from __future__ import annotations
 
 import functools
-import importlib
-import importlib.util
 import inspect
-import operator
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -32,8 +29,10 @@ from banana100_bench.models.base import (
     to_numbers,
 )
 from banana100_bench.models.tensors import autocast, rgb_tensor, weights_digest
+from banana100_bench.user_code import find, load_file, load_module
 
 INPUTS = ("pil", "numpy", "torch")
+_EXPECTED = "a spec begins with pyiqa:, vlm:, command:, baseline:, scores:, a module or a file.py"
 _BY_ANNOTATION = {"Image": "pil", "ndarray": "numpy", "NDArray": "numpy", "Tensor": "torch"}
 _PACKAGES = {"pil": ("pillow",), "numpy": ("pillow", "numpy"), "torch": ("pillow", "numpy", "torch")}
 
@@ -90,12 +89,8 @@ def open_callable(spec: str, asked: Asked) -> CallableModel:
     options, so that an edited file is another model; what that file imports is not.
     """
     place, _, name = spec.rpartition(":")
-    module = _load_file(spec, Path(place)) if place.endswith(".py") else _load_module(spec, place)
-    try:
-        function = operator.attrgetter(name)(module)
-    except AttributeError as error:
-        public = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise UsageError(f"{spec}: {place} has no {name!r}; callables there: {', '.join(public) or 'none'}") from error
+    module = load_file(spec, Path(place)) if place.endswith(".py") else load_module(spec, place, _EXPECTED)
+    function = find(spec, module, place, name)
     given = dict(asked.options)
     network = _is_network(function)
     if network and inspect.isclass(function):
@@ -150,45 +145,6 @@ def _prepare(spec: str, network: Any, asked: Asked) -> None:
             line = (str(error).strip().splitlines() or [""])[0]
             raise BananaError(f"{spec}: weights {asked.weights}: {type(error).__name__}: {line[:300]}") from error
     network.eval().to(asked.device)
-
-
-def _load_module(spec: str, name: str) -> ModuleType:
-    """Import module `name`, which may also lie in the working directory."""
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))  # last, so that nothing there hides an installed package
-    try:
-        return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
-            raise UsageError(
-                f"{spec}: no module {error.name}; a spec begins with pyiqa:, vlm:, command:, baseline:, scores:, a "
-                "module or a file.py"
-            ) from error
-        raise _cannot_import(spec, name, error) from error
-
-
-def _load_file(spec: str, path: Path) -> ModuleType:
-    """Run the Python file at `path` as a module; what lies beside it can be imported."""
-    if not path.is_file():
-        raise UsageError(f"{spec}: no such file {path}")
-    folder = str(path.parent.resolve())
-    if folder not in sys.path:
-        sys.path.append(folder)
-    loader = importlib.util.spec_from_file_location(f"_banana100_callable_{path.stem}_{sha256_file(path)[:12]}", path)
-    assert loader is not None
-    assert loader.loader is not None
-    module = importlib.util.module_from_spec(loader)
-    sys.modules[loader.name] = module  # as import does, for dataclasses and pickle
-    try:
-        loader.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[loader.name]
-        raise _cannot_import(spec, str(path), error) from error
-    return module
-
-
-def _cannot_import(spec: str, what: str, error: BaseException) -> BananaError:
-    return BananaError(f"{spec}: cannot import {what}: {type(error).__name__}: {str(error)[:300]}")
 
 
 def _source(module: ModuleType) -> dict[str, Option]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import io
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from banana100_bench.generate.editors import check_options
 from banana100_bench.generate.editors.base import Edited, Editor, EditRequest
 from banana100_bench.protocol import Setting
 from banana100_bench.records import to_name
+from banana100_bench.user_code import find, load_file
 
 
 def open_function(spec: str, options: Mapping[str, str]) -> Editor:
@@ -29,13 +28,7 @@ def open_function(spec: str, options: Mapping[str, str]) -> Editor:
     """
     place, _, name = spec.rpartition(":")
     path = Path(place)
-    if not path.is_file():
-        raise UsageError(f"{spec}: no such file {path}")
-    module = _load(spec, path)
-    found = vars(module).get(name)
-    if found is None:
-        public = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise UsageError(f"{spec}: {place} has no {name!r}; callables there: {', '.join(public) or 'none'}")
+    found = find(spec, load_file(spec, path), place, name)
     if inspect.isclass(found) and issubclass(found, Editor):
         try:
             return found(**options)
@@ -81,17 +74,3 @@ class Function(Editor):
         file = io.BytesIO()
         made.save(file, "PNG")
         return Edited(data=file.getvalue())
-
-
-def _load(spec: str, path: Path) -> Any:
-    loader = importlib.util.spec_from_file_location(f"_banana100_editor_{path.stem}_{sha256_file(path)[:12]}", path)
-    assert loader is not None
-    assert loader.loader is not None
-    module = importlib.util.module_from_spec(loader)
-    sys.modules[loader.name] = module  # as import does, for dataclasses
-    try:
-        loader.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[loader.name]
-        raise BananaError(f"{spec}: cannot import {path}: {type(error).__name__}: {str(error)[:300]}") from error
-    return module
