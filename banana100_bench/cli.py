@@ -221,6 +221,14 @@ def generate(
     ] = None,
     until: Annotated[str | None, typer.Option(help="Begin no call after: 2026-05-01T08:00, 90m, 8h, 2d.")] = None,
     retry_blocked: Annotated[bool, typer.Option("--retry-blocked", help="Try blocked runs again.")] = False,
+    redo: Annotated[
+        bool,
+        typer.Option(
+            "--redo",
+            help="Where a file of a run is missing or changed, make that round and all after it anew, over what is "
+            "there. [default: the run fails, untouched]",
+        ),
+    ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print runs, calls, cost and time; do nothing.")] = False,
 ) -> None:
     """Make runs: feed an editor its own output, round after round."""
@@ -255,6 +263,8 @@ def generate(
         temperature=temperature,
         resolution=resolution,
         max_concurrency=max_concurrency,
+        redo=redo,
+        check_files=plan,
     )
     if plan:
         print(planned.text())

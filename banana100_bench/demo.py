@@ -40,7 +40,9 @@ def run(out: Path, weights: Mapping[str, Path]) -> None:
     raw, dataset, store, results = out / "raw", out / "banana100", out / "scores", out / "results"
     print(f"1/4  {REPETITIONS} runs of {ROUNDS} rounds from each of 3 photographs, by the SIMULATED editor")
     images = open_initial([PHOTOS], LONG_SIDE, style="photo")
-    made = campaign.generate("simulated", images, raw, repetitions=REPETITIONS, rounds=ROUNDS, max_concurrency=2)
+    made = campaign.generate(
+        "simulated", images, raw, repetitions=REPETITIONS, rounds=ROUNDS, max_concurrency=2, redo=True
+    )
     print(f"     {made.summary()}")
 
     print("2/4  the dataset, as Parquet")

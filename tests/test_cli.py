@@ -50,6 +50,29 @@ def line(tmp_path_factory) -> Path:
     return folder
 
 
+def test_generate_does_not_touch_a_harmed_run_unless_told_to(tmp_path):
+    words = ("generate", "raw", "--initial", "photos:astronaut", "--size", 64, "--repetitions", 2)
+    call(*words, "--rounds", 4, cwd=tmp_path)
+    runs = [tmp_path / "raw" / "runs" / f"replication__astronaut__simulated__rep{number}" for number in (0, 1)]
+    (runs[0] / "002.png").unlink()
+    before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in runs[0].iterdir()}
+    said = "002.png: No such file or directory; rounds 2 to 4 would be made anew, which takes --redo"
+    planned = call(*words, "--rounds", 5, "--plan", cwd=tmp_path).stdout
+    assert said in planned
+    assert planned.splitlines()[2].split() == ["replication", "1", "2", "5", "5", "1", "0.00"]
+    failed = call(*words, "--rounds", 5, cwd=tmp_path, check=1)
+    assert "error: 1 of 2 runs failed: " in one_line(failed)
+    assert said in one_line(failed)
+    assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in runs[0].iterdir()} == before
+    assert (runs[1] / "005.png").exists()
+    planned = call(*words, "--rounds", 5, "--plan", "--redo", cwd=tmp_path).stdout
+    assert planned.splitlines()[2].split() == ["replication", "1", "2", "5", "6", "4", "0.00"]
+    done = call(*words, "--rounds", 5, "--redo", cwd=tmp_path)
+    assert "4 images made, 3 of them anew, 6 found already there" in done.stdout
+    assert "makes rounds 2 to 4 anew: cannot read" in done.stderr
+    assert (runs[0] / "002.png").read_bytes() != b""
+
+
 def test_evaluate_and_leaderboard_agree_and_are_labelled(line, tmp_path):
     done = call(
         "evaluate", "baseline:noise", "baseline:constant", "pyiqa:piqe", "--data", line / "banana100", cwd=tmp_path

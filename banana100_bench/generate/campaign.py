@@ -88,9 +88,9 @@ def generate(
     """Make every run of a plan, or what is missing of them, in raw folder `out`.
 
     editor: the spec of one (`editors.open_editor`), or one. initial: see `initial.open_initial`.
-    what: as `plan.make_plan` takes it: settings, images, repetitions, rounds, seed, temperature, resolution,
-        max_concurrency (runs at once, in threads: numpy's work on whole pictures and a wait for a network both
-        leave Python's lock).
+    what: as `plan.make_plan` takes it: settings, images, repetitions, rounds, seed, temperature, resolution, redo
+        (without it a run whose files are not what its journal says fails and is not touched), max_concurrency
+        (runs at once, in threads: numpy's work on whole pictures and a wait for a network both leave Python's lock).
     budget_usd: of the folder, all that was spent in it before counted, as `control.Control` counts.
     until: no call begins after it. retry_blocked: try runs that were blocked before.
 
@@ -185,7 +185,10 @@ def _run_all(
                 continue
             advance = watch.start(run.facts.run_id, run.facts.rounds)
             try:
-                over.put((run, run_chain(plan.editor, run.facts, run.initial, raw, advance=advance, control=control)))
+                report = run_chain(
+                    plan.editor, run.facts, run.initial, raw, advance=advance, control=control, redo=plan.redo
+                )
+                over.put((run, report))
             except Exception as error:
                 over.put((run, error))
 

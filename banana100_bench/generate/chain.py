@@ -50,6 +50,34 @@ class ChainReport:
     why: EditError | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Harm:
+    """Rounds `first` to `last` of a run cannot be kept: the first is not as the journal says; `why` names its file.
+
+    No kill leads here, for a picture is on disk before its row: somebody, or a disk, took or changed a file.
+    """
+
+    first: int
+    last: int
+    why: str
+
+    @property
+    def rounds(self) -> str:
+        """``round 7`` or ``rounds 7 to 20``."""
+        return f"round {self.first}" if self.first == self.last else f"rounds {self.first} to {self.last}"
+
+    @property
+    def refusal(self) -> str:
+        """Why the run is left alone, and what to do, as one line."""
+        return f"{self.why}; {self.rounds} would be made anew, which takes --redo (redo=True)"
+
+
+def find_harm(facts: RunFacts, entries: Sequence[ImageEntry]) -> Harm | None:
+    """What is not as the journal says in the rounds `entries`; None if all is sound. Reads every image."""
+    fault = first_fault(facts, list(entries))
+    return Harm(first=fault[0], last=len(entries), why=fault[1]) if fault else None
+
+
 def run_chain(
     editor: Editor,
     facts: RunFacts,
@@ -58,26 +86,28 @@ def run_chain(
     *,
     advance: Callable[[int], None] = lambda count: None,
     control: Control | None = None,
+    redo: bool = False,
 ) -> ChainReport:
     """Make, or go on with, the run that `facts` describe in the raw folder `raw` (layout: raw.py).
 
-    Rounds that the journal tells of are kept as far as each file is there unchanged and made from the
-    one before; from the first that is not, rounds are made anew, with a warning. More rounds than a
-    finished run has make it longer; no other fact may change.
+    Rounds that the journal tells of are kept. Where a file is not there unchanged, or not made from the one
+    before, the run is left as it is, unless `redo`: then that round and all after it are made anew, over the
+    files there, with a warning. More rounds than a finished run has make it longer; no other fact may change.
 
     initial: the encoded initial image. advance: called with the number of rounds just found or made.
     control: asked before each call, and may end the run early; stopped where the editor says that no call can go well.
 
-    Raises BananaError where the folder holds a run with other facts or is being written by another
-    process. What the editor raises besides EditError comes through, told in the journal.
+    Raises BananaError where the folder holds a run with other facts, one whose files are not what its journal
+    says, or one that another process is writing. What the editor raises besides EditError comes through, told in
+    the journal.
     """
     control = control or Control()
     folder = run_folder(raw, facts.run_id)
     refuse_links(folder)
     with _locked(folder):
+        done, lost = _resume(folder, facts, redo)
         for cut_off in folder.glob(".*.tmp"):  # left by a kill during a write
             cut_off.unlink()
-        done, lost = _resume(folder, facts)
         found = len(done)
         advance(found)
         drifted, why = 0, None
@@ -146,17 +176,22 @@ def _keep(answer: Answer, editor: Editor, parent: bytes, number: int, folder: Pa
     return made.entry(folder)
 
 
-def _resume(folder: Path, facts: RunFacts) -> tuple[list[ImageEntry], int]:
-    """The rounds that can be kept, and how many that were there cannot; writes run.json where it is new."""
+def _resume(folder: Path, facts: RunFacts, redo: bool) -> tuple[list[ImageEntry], int]:
+    """The rounds that can be kept, and how many that were there cannot; writes run.json where it is new.
+
+    BananaError, before anything is written, where some cannot and `redo` does not allow to make them anew.
+    """
     text = dump_json(facts.model_dump(mode="json"))
     if not refuse_changes(folder, facts):
         write_text(folder / RUN_FILE, text)
         return [], 0
     there, entries = read_run(folder)
-    fault = first_fault(facts, entries)
-    kept = entries if fault is None else entries[: fault[0] - 1]
-    if fault:
-        _LOG.warning("%s: makes round %d and all after it anew: %s", facts.run_id, *fault)
+    harm = find_harm(facts, entries)
+    if harm and not redo:
+        raise BananaError(harm.refusal)
+    kept = entries[: harm.first - 1] if harm else entries
+    if harm:
+        _LOG.warning("%s: makes %s anew: %s", facts.run_id, harm.rounds, harm.why)
     if there.rounds != facts.rounds:
         write_text(folder / RUN_FILE, text)
     return kept, len(entries) - len(kept)

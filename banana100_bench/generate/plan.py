@@ -10,7 +10,7 @@ from typing import Any
 from banana100_bench import protocol
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.files import sha256_bytes
-from banana100_bench.generate.chain import refuse_changes
+from banana100_bench.generate.chain import Harm, find_harm, refuse_changes
 from banana100_bench.generate.editors.base import Editor, Estimate
 from banana100_bench.generate.initial import InitialImage
 from banana100_bench.raw import (
@@ -27,22 +27,29 @@ from banana100_bench.raw import (
 from banana100_bench.records import check_name
 
 MAX_CONCURRENCY = 256
+SHOWN_HARMED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRun:
-    """One run: what is asked, its encoded initial image, the rounds its journal has, what it may have cost so far."""
+    """One run: what is asked, its encoded initial image, the rounds found, what it may have cost so far.
+
+    found: by its journal; where the files were checked, up to the first that is not what the journal says.
+    harm: what the check found; such a run is left alone, unless `redo`.
+    """
 
     facts: RunFacts
     initial: bytes
     found: int
     past: Past
     estimate: Estimate
+    harm: Harm | None = None
+    redo: bool = False
 
     @property
     def calls(self) -> int:
         """To be made, if each goes well."""
-        return self.facts.rounds - self.found
+        return 0 if self.harm and not self.redo else self.facts.rounds - self.found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +71,7 @@ class Plan:
 
     runs: with those that are finished, in order. spent_usd, unsure_usd: by the journals of all runs in the folder.
     seconds: of the calls to be made; None where neither the editor nor a journal tells how long one takes.
+    redo: rounds whose files are not what the journal says are made anew.
     notes: what a person should know before they start.
     """
 
@@ -73,6 +81,7 @@ class Plan:
     spent_usd: float
     unsure_usd: float
     max_concurrency: int
+    redo: bool = False
     notes: Sequence[str] = ()
 
     @property
@@ -152,6 +161,8 @@ def make_plan(
     temperature: float | None = None,
     resolution: str | None = None,
     max_concurrency: int = 1,
+    redo: bool = False,
+    check_files: bool = False,
 ) -> Plan:
     """The plan of `settings` x `initial` x `repetitions` in raw folder `out`; nothing is written and nothing sent.
 
@@ -159,6 +170,9 @@ def make_plan(
         takes (the first ones); a setting not named takes all.
     rounds: of each run. seed: of repetition 0; repetition r has seed + r; None sends none.
     temperature, resolution: as the editor takes them; None leaves it to the setting, then to the editor.
+    redo: where files of a run are not what its journal says, make that round and all after it anew, over the files
+        there; otherwise such a run fails and is not touched.
+    check_files: count that: read every image that is there, as the runs themselves will do. With redo always.
 
     Raises UsageError where the call makes no sense for this editor, BananaError where a run that stands in `out`
     was begun otherwise.
@@ -191,9 +205,10 @@ def make_plan(
                 continue
             for repetition in range(repetitions):
                 facts = _facts(editor, image, setting, repetition, rounds, sampling)
-                runs.append(_planned(editor, facts, image.data, out))
+                runs.append(_planned(editor, facts, image.data, out, redo, check_files or redo))
     if not runs:
         raise UsageError("no runs: every setting takes 0 of the initial images")
+    notes += _notes_of_harm(runs)
     before = _spent(out)
     return Plan(
         editor=editor,
@@ -202,6 +217,7 @@ def make_plan(
         spent_usd=sum(past.usd for past in before),
         unsure_usd=sum(past.unsure_usd for past in before),
         max_concurrency=min(max_concurrency, len(runs)),
+        redo=redo,
         notes=notes,
     )
 
@@ -270,17 +286,33 @@ def _facts(
     )
 
 
-def _planned(editor: Editor, facts: RunFacts, initial: bytes, out: Path) -> PlannedRun:
+def _planned(editor: Editor, facts: RunFacts, initial: bytes, out: Path, redo: bool, check_files: bool) -> PlannedRun:
     folder = run_folder(out, facts.run_id)
     begun = refuse_changes(folder, facts)
+    entries = read_run(folder)[1] if begun else []
+    harm = find_harm(facts, entries) if check_files else None
     pictures = 1 + min(facts.chat_turns, facts.rounds - 1)
     return PlannedRun(
         facts=facts,
         initial=initial,
-        found=len(read_run(folder)[1]) if begun else 0,
+        found=harm.first - 1 if harm else len(entries),
         past=read_past(folder) if begun else Past(),
         estimate=editor.estimate(facts.resolution, pictures),
+        harm=harm,
+        redo=redo,
     )
+
+
+def _notes_of_harm(runs: Sequence[PlannedRun]) -> list[str]:
+    """A line for each of the first runs whose files are not what their journals say, and one for the rest."""
+    lines = []
+    for run in runs:
+        if run.harm and run.redo:
+            lines += [f"note: {run.facts.run_id}: {run.harm.rounds} will be made anew: {run.harm.why}"]
+        elif run.harm:
+            lines += [f"note: {run.facts.run_id} will fail: {run.harm.refusal}"]
+    more = len(lines) - SHOWN_HARMED
+    return lines[:SHOWN_HARMED] + ([f"note: and {more} more runs like that"] if more > 0 else [])
 
 
 def _spent(out: Path) -> list[Past]:

@@ -58,9 +58,27 @@ def test_the_images_do_not_depend_on_the_number_of_workers(tmp_path):
 def test_a_harmed_image_is_counted_as_made_anew(tmp_path):
     generate("simulated", [RAMP], tmp_path, repetitions=1, rounds=3)
     (tmp_path / "runs" / "replication__ramp__simulated__rep0" / "002.png").unlink()
-    report = generate("simulated", [RAMP], tmp_path, repetitions=1, rounds=3)
+    report = generate("simulated", [RAMP], tmp_path, repetitions=1, rounds=3, redo=True)
     assert (report.found, report.made, report.redone) == (1, 2, 2)
     assert "2 images made, 2 of them anew, 1 found" in report.summary()
+
+
+def test_a_harmed_run_fails_untouched_and_the_others_go_on(tmp_path, fake):
+    generate(fake, [RAMP], tmp_path, repetitions=3, rounds=3)
+    harmed = tmp_path / "runs" / "replication__ramp__fake__rep1"
+    (harmed / "002.png").unlink()
+    before = {path.name: path.read_bytes() for path in harmed.iterdir()}
+    fake.requests.clear()
+    with pytest.raises(BananaError) as caught:
+        generate(fake, [RAMP], tmp_path, repetitions=3, rounds=5)
+    assert str(caught.value) == (
+        f"1 of 3 runs failed: {harmed.name}: cannot read {harmed}/002.png: No such file or directory; "
+        "rounds 2 to 3 would be made anew, which takes --redo (redo=True)"
+    )
+    assert {path.name: path.read_bytes() for path in harmed.iterdir()} == before
+    assert sorted((request.seed, request.round) for request in fake.requests) == [(0, 4), (0, 5), (2, 4), (2, 5)]
+    report = generate(fake, [RAMP], tmp_path, repetitions=3, rounds=5, redo=True)
+    assert (report.found, report.made, report.redone) == (11, 4, 2)
 
 
 def test_a_failing_run_is_named_and_does_not_stop_the_others(tmp_path, fake):

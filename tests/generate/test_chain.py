@@ -13,7 +13,7 @@ import pytest
 
 from banana100_bench import raw
 from banana100_bench.errors import BananaError
-from banana100_bench.files import sha256_bytes, sha256_file, write_bytes
+from banana100_bench.files import Journal, sha256_bytes, sha256_file, write_bytes
 from banana100_bench.generate.chain import ChainReport, run_chain
 from banana100_bench.generate.control import Control
 from banana100_bench.generate.editors import Edited
@@ -24,12 +24,18 @@ from .conftest import INITIAL, encode, facts, pixels
 RUN = facts().run_id
 
 
-def chain(out, editor=None, initial=INITIAL, **changes) -> ChainReport:
-    return run_chain(editor or Simulated(), facts(**changes), initial, out)
+def chain(out, editor=None, initial=INITIAL, redo=False, **changes) -> ChainReport:
+    return run_chain(editor or Simulated(), facts(**changes), initial, out, redo=redo)
 
 
 def shas(out) -> dict[str, str]:
     return {path.name: sha256_file(path) for path in sorted(raw.run_folder(out, RUN).glob("*.png"))}
+
+
+def everything(out) -> dict[str, tuple[int, bytes]]:
+    """Time of change and content of each file of the run."""
+    files = [path for path in raw.run_folder(out, RUN).iterdir() if path.is_file()]
+    return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
 def journal(out) -> list[dict]:
@@ -80,8 +86,38 @@ def test_it_stops_between_rounds_when_told(tmp_path):
     assert chain(tmp_path).found == 2
 
 
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        ("missing", r"cannot read \S+/002\.png: No such file or directory; rounds 2 to 4"),
+        ("changed", r"\S+/002\.png: SHA-256 [0-9a-f]{12}\.\.\., expected [0-9a-f]{12}\.\.\.; rounds 2 to 4"),
+        ("parents", r"\S+/003\.png: not made from round 2 as it now stands; rounds 3 to 4"),
+        ("last", r"cannot read \S+/004\.png: No such file or directory; round 4"),
+    ],
+)
+def test_a_run_that_is_not_what_its_journal_says_is_not_touched(tmp_path, fake, harm, why):
+    chain(tmp_path, fake)
+    folder = raw.run_folder(tmp_path, RUN)
+    if harm == "changed":
+        (folder / "002.png").write_bytes(encode(pixels()))
+    elif harm == "parents":
+        rows = journal(tmp_path)
+        rows[5]["parent_sha256"] = "0" * 64  # round 3
+        (folder / raw.JOURNAL_FILE).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        (folder / ("004.png" if harm == "last" else "002.png")).unlink()
+    (folder / ".005.png.abc.tmp").write_bytes(b"cut off")
+    before = everything(tmp_path)
+    for rounds in (4, 6):
+        with pytest.raises(BananaError) as caught:
+            chain(tmp_path, fake, rounds=rounds)
+        assert re.fullmatch(rf"{why} would be made anew, which takes --redo \(redo=True\)", str(caught.value))
+    assert len(fake.requests) == 4
+    assert everything(tmp_path) == before
+
+
 @pytest.mark.parametrize("harm", ["changed", "missing", "linked", "not a file"])
-def test_rounds_from_the_first_harmed_image_on_are_made_anew_and_said(tmp_path, caplog, harm):
+def test_with_redo_rounds_from_the_first_harmed_image_on_are_made_anew_and_said(tmp_path, caplog, harm):
     chain(tmp_path)
     before = shas(tmp_path)
     victim = raw.run_folder(tmp_path, RUN) / "002.png"
@@ -94,14 +130,14 @@ def test_rounds_from_the_first_harmed_image_on_are_made_anew_and_said(tmp_path, 
         # a folder cannot be replaced by a file, so this is told and nothing is lost
         victim.mkdir()
         with pytest.raises(BananaError, match=r"cannot write .*002\.png: Is a directory"):
-            chain(tmp_path)
+            chain(tmp_path, redo=True)
         victim.rmdir()
         caplog.clear()
     with caplog.at_level(logging.WARNING):
-        assert chain(tmp_path) == ChainReport(run_id=RUN, found=1, made=3, redone=3)
+        assert chain(tmp_path, redo=True) == ChainReport(run_id=RUN, found=1, made=3, redone=3)
     assert shas(tmp_path) == before
     (record,) = caplog.records
-    assert record.getMessage().startswith(f"{RUN}: makes round 2 and all after it anew: ")
+    assert record.getMessage().startswith(f"{RUN}: makes rounds 2 to 4 anew: ")
     assert chain(tmp_path).found == 4
 
 
@@ -112,8 +148,8 @@ def test_a_journal_whose_parents_do_not_fit_is_trusted_no_further(tmp_path, capl
     rows = journal(tmp_path)
     rows[5]["parent_sha256"] = "0" * 64  # round 3
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert chain(tmp_path) == ChainReport(run_id=RUN, found=2, made=2, redone=2)
-    assert "round 3 and all after it anew: " in caplog.text
+    assert chain(tmp_path, redo=True) == ChainReport(run_id=RUN, found=2, made=2, redone=2)
+    assert "makes rounds 3 to 4 anew: " in caplog.text
     assert shas(tmp_path) == before
 
 
@@ -213,6 +249,45 @@ def test_an_answer_that_is_no_image_fails_the_round(tmp_path, fake, data, messag
     assert re.match(f"{RUN}: output of round 1: .*{message}", str(chain(tmp_path, fake).why))
     assert journal(tmp_path)[-1]["event"] == "fail"
     assert shas(tmp_path) == {}
+
+
+def test_an_image_is_on_disk_before_its_row_so_that_a_kill_between_them_costs_no_redo(tmp_path, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def append(self, row, plain=Journal.append):
+        if row["event"] == "image":
+            path = raw.run_folder(tmp_path, RUN) / row["file"]
+            assert sha256_file(path) == row["sha256"]
+            if row["round"] == 3 and not killed:
+                killed.append(path)
+                raise Killed
+        plain(self, row)
+
+    killed: list = []
+    monkeypatch.setattr(Journal, "append", append)
+    with pytest.raises(Killed):
+        chain(tmp_path)
+    assert sorted(shas(tmp_path)) == ["001.png", "002.png", "003.png"]
+    assert chain(tmp_path) == ChainReport(run_id=RUN, found=2, made=2, redone=0)
+
+
+def test_a_redo_cut_off_goes_on_without_another(tmp_path):
+    chain(tmp_path, rounds=6)
+    before = shas(tmp_path)
+    (raw.run_folder(tmp_path, RUN) / "002.png").unlink()
+    control = Control()
+    made: list[int] = []
+
+    def advance(count: int) -> None:
+        made.append(count)
+        if len(made) == 3:  # one found, two made
+            control.stop("cut off")
+
+    run_chain(Simulated(), facts(rounds=6), INITIAL, tmp_path, advance=advance, control=control, redo=True)
+    assert made == [1, 1, 1]
+    assert chain(tmp_path, rounds=6) == ChainReport(run_id=RUN, found=3, made=3, redone=0)
+    assert shas(tmp_path) == before
 
 
 KILLED = """

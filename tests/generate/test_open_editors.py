@@ -8,6 +8,7 @@ import importlib.metadata
 import inspect
 import io
 import logging
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -367,6 +368,14 @@ def test_a_file_that_fails_is_named(own, tmp_path):
     (tmp_path / "bad.py").write_text("1 / 0\n")
     with pytest.raises(BananaError, match=r"cannot import .*/bad\.py: ZeroDivisionError"):
         open_editor(f"{tmp_path}/bad.py:f")
+
+
+def test_an_editor_may_import_what_lies_beside_its_file(own, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "beside_editor_test.py").write_text("def blur(image, prompt): return image\n")
+    (tmp_path / "main.py").write_text("from beside_editor_test import blur\n")
+    made = open_editor(f"{tmp_path}/main.py:blur").edit(EditRequest(data=INITIAL, prompt="p", round=1))
+    assert np.array_equal(read(made.data), pixels())
 
 
 def test_an_answer_of_another_type_fails_the_run(own, tmp_path, caplog):

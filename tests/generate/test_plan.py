@@ -61,6 +61,31 @@ def test_what_is_there_is_not_planned_again_and_its_time_is_measured(tmp_path):
     assert make_plan(Fake(), IMAGES[:1], tmp_path / "new").seconds is None
 
 
+def test_a_harmed_run_is_planned_as_it_will_go(tmp_path):
+    editor = Paid()
+    generate(editor, IMAGES[:5], tmp_path, repetitions=1, rounds=4)
+    for number in range(5):
+        (tmp_path / "runs" / f"replication__i{number:02}__paid__rep0" / "003.png").unlink()
+    generate(editor, IMAGES[5:6], tmp_path, repetitions=1, rounds=4)
+    what = {"repetitions": 1, "rounds": 6}
+    unread = make_plan(editor, IMAGES[:6], tmp_path, **what)
+    assert (unread.by_setting[0].found, unread.calls, unread.notes) == (24, 12, [])
+    plan = make_plan(editor, IMAGES[:6], tmp_path, **what, check_files=True)
+    assert (plan.by_setting[0].found, plan.calls, plan.usd) == (5 * 2 + 4, 2, pytest.approx(0.2))
+    path = tmp_path / "runs" / "replication__i00__paid__rep0" / "003.png"
+    assert plan.text().splitlines()[-4] == (
+        f"note: replication__i00__paid__rep0 will fail: cannot read {path}: No such file or directory; "
+        "rounds 3 to 4 would be made anew, which takes --redo (redo=True)"
+    )
+    assert plan.text().splitlines()[-1] == "note: and 2 more runs like that"
+    plan = make_plan(editor, IMAGES[:6], tmp_path, **what, redo=True)
+    assert (plan.by_setting[0].found, plan.calls, plan.usd) == (14, 5 * 4 + 2, pytest.approx(2.2))
+    assert plan.notes[0] == (
+        "note: replication__i00__paid__rep0: rounds 3 to 4 will be made anew: "
+        f"cannot read {path}: No such file or directory"
+    )
+
+
 def test_too_few_images_for_a_campaign_are_said(tmp_path):
     campaign = protocol.campaign("replication")
     plan = make_plan(Paid(), IMAGES[:2], tmp_path, settings=list(campaign.images), images=campaign.images, rounds=1)

@@ -135,7 +135,7 @@ class Editor(ABC):
     def open(self) -> None:
         """Load weights, find the key: called before anything is written where a run lacks rounds.
 
-        `edit` must do without: files of a finished run may turn out to be harmed.
+        `edit` must do without: with redo, files of a finished run may be harmed after it was planned.
         """
         return
 
