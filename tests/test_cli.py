@@ -54,6 +54,7 @@ def test_generate_does_not_touch_a_harmed_run_unless_told_to(tmp_path):
     words = ("generate", "raw", "--initial", "photos:astronaut", "--size", 64, "--repetitions", 2)
     call(*words, "--rounds", 4, cwd=tmp_path)
     runs = [tmp_path / "raw" / "runs" / f"replication__astronaut__simulated__rep{number}" for number in (0, 1)]
+    second = (runs[0] / "002.png").read_bytes()
     (runs[0] / "002.png").unlink()
     before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in runs[0].iterdir()}
     said = "002.png: No such file or directory; rounds 2 to 4 would be made anew, which takes --redo"
@@ -70,7 +71,7 @@ def test_generate_does_not_touch_a_harmed_run_unless_told_to(tmp_path):
     done = call(*words, "--rounds", 5, "--redo", cwd=tmp_path)
     assert "4 images made, 3 of them anew, 6 found already there" in done.stdout
     assert "makes rounds 2 to 4 anew: cannot read" in done.stderr
-    assert (runs[0] / "002.png").read_bytes() != b""
+    assert (runs[0] / "002.png").read_bytes() == second
 
 
 def test_evaluate_and_leaderboard_agree_and_are_labelled(line, tmp_path):
