@@ -6,6 +6,7 @@ Or ``path.py:object``, of a file.
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import inspect
 import re
 import sys
@@ -16,7 +17,6 @@ from types import ModuleType
 from typing import Any
 
 from banana100_bench.errors import BananaError, UsageError
-from banana100_bench.files import sha256_file
 from banana100_bench.models.base import (
     Asked,
     ModelInfo,
@@ -29,7 +29,7 @@ from banana100_bench.models.base import (
     to_numbers,
 )
 from banana100_bench.models.tensors import autocast, rgb_tensor, weights_digest
-from banana100_bench.user_code import find, load_file, load_module
+from banana100_bench.user_code import find, is_installed, load_file, load_module, source_sha256
 
 INPUTS = ("pil", "numpy", "torch")
 _EXPECTED = "a spec begins with pyiqa:, vlm:, command:, baseline:, scores:, a module or a file.py"
@@ -85,8 +85,9 @@ def open_callable(spec: str, asked: Asked) -> CallableModel:
     The callable may carry the attributes ``higher_is_better`` (else the caller says), ``input`` (one of
     INPUTS; else the annotation of its first argument tells, else "torch" for a module and "pil" for the rest)
     and ``batched = True``. The options are handed to the function by keyword, or to the class when it is made; the
-    weight file, tensors alone, is loaded into a module. The SHA-256 of the file it stands in is among the
-    options, so that an edited file is another model; what that file imports is not.
+    weight file, tensors alone, is loaded into a module. The SHA-256 of the files it stands in and imports is
+    among the options (`user_code.source_sha256`), so that an edited file is another model; of an installed package
+    the version is named as well.
     """
     place, _, name = spec.rpartition(":")
     module = load_file(spec, Path(place)) if place.endswith(".py") else load_module(spec, place, _EXPECTED)
@@ -106,11 +107,13 @@ def open_callable(spec: str, asked: Asked) -> CallableModel:
     declared = getattr(function, "higher_is_better", None)
     if declared is not None and not isinstance(declared, bool):
         raise UsageError(f"{spec}: its higher_is_better is {declared!r}, expected True or False")
+    source = source_sha256(spec, module, function)
     direction = settle_direction(
         spec, declared, asked.higher_is_better, f", or set {name}.higher_is_better = True or False"
     )
     form = _input(spec, function, "torch" if network else "pil")
     batched = form == "torch" and getattr(function, "batched", False) is True
+    own: dict[str, Option] = {"source_sha256": source} if source else {}
     if network:
         _prepare(spec, function, asked)
     elif given:
@@ -120,8 +123,8 @@ def open_callable(spec: str, asked: Asked) -> CallableModel:
         kind="callable",
         higher_is_better=direction,
         weights_sha256=weights_digest(function) if network else None,
-        options=given | _source(module) | {"input": form} | (asked.torch_options() if form == "torch" else {}),
-        versions=library_versions(*_PACKAGES[form]),
+        options=given | own | {"input": form} | (asked.torch_options() if form == "torch" else {}),
+        versions=library_versions(*_PACKAGES[form]) | _distribution(module),
     )
     return (BatchedCallable if batched else CallableModel)(info, function, form, asked.device, asked.dtype)
 
@@ -147,9 +150,13 @@ def _prepare(spec: str, network: Any, asked: Asked) -> None:
     network.eval().to(asked.device)
 
 
-def _source(module: ModuleType) -> dict[str, Option]:
+def _distribution(module: ModuleType) -> dict[str, str]:
+    """Name and version of the installed package that `module` is of, if it is of one."""
     file = getattr(module, "__file__", None)
-    return {"source_sha256": sha256_file(Path(file))} if file else {}
+    if file is None or not is_installed(Path(file)):
+        return {}
+    names = importlib.metadata.packages_distributions().get(module.__name__.partition(".")[0], [])
+    return {name: importlib.metadata.version(name) for name in names}
 
 
 def _input(spec: str, function: Callable[..., Any], usual: str) -> str:

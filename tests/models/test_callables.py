@@ -1,4 +1,8 @@
+import json
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -80,6 +84,108 @@ def test_an_edited_file_is_read_anew_and_is_another_version(module):
     second = open_model(module("def score(x): return 2"), higher_is_better=True)
     assert [model.score(picture(PIXELS)) for model in (first, second)] == [1.0, 2.0]
     assert first.info.options["source_sha256"] != second.info.options["source_sha256"]
+
+
+def run(folder, spec, cwd=None):
+    """What a new process of the command line says of `spec`: the source digest, the numbers computed, the notes."""
+    code = """if True:
+        import json, sys
+        from pathlib import Path
+        from banana100_bench.models import open_model
+        from banana100_bench.scoring import score
+        from banana100_bench.store import ScoreStore
+        from tests.test_scoring import chain
+        model = open_model(sys.argv[1], higher_is_better=True)
+        report = score(model, chain(2), ScoreStore(Path(sys.argv[2])))
+        values = [found.score for found in report.scores.values()]
+        notes = [note for note in report.notes if not note.startswith("self-test")]
+        print(json.dumps([model.info.options["source_sha256"], report.computed, values, notes]))
+    """
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", code, spec, str(folder / "store")],
+        cwd=cwd or folder,
+        env=os.environ | {"PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("spec", "files", "edited"),
+    [
+        ("hm.py:score", {"hm.py": "from helper_m import f\ndef score(x): return f(x)"}, "helper_m.py"),
+        ("hm.py:score", {"hm.py": "def score(x):\n    from helper_m import f\n    return f(x)"}, "helper_m.py"),
+        (
+            "hm.py:score",
+            {"hm.py": "import importlib\nm = importlib.import_module('helper_m')\ndef score(x): return m.f(x)"},
+            "helper_m.py",
+        ),
+        (
+            "pk:score",
+            {"pk/__init__.py": "from .core import score", "pk/core.py": "from .f_m import f as score"},
+            "pk/f_m.py",
+        ),
+        ("pk.core:score", {"pk/__init__.py": "", "pk/core.py": "from pk import f_m\nscore = f_m.f"}, "pk/f_m.py"),
+        ("pk.core:f", {"pk/__init__.py": "gain = 1", "pk/core.py": "from top_m import *"}, "top_m.py"),
+    ],
+)
+def test_editing_what_the_named_file_imports_makes_another_version(tmp_path, spec, files, edited):
+    (tmp_path / "pk").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "unrelated.py").write_text("x = 1")
+    (tmp_path / edited).write_text("def f(x): return 1")
+    first = run(tmp_path, spec)
+    assert first[1:] == [2, [1.0, 1.0], []]
+    (tmp_path / "unrelated.py").write_text("x = 2")
+    assert run(tmp_path, spec) == [first[0], 0, [1.0, 1.0], []]
+    (tmp_path / edited).write_text("def f(x): return 20")
+    digest, computed, values, (note,) = run(tmp_path, spec)
+    assert (computed, values) == (2, [20.0, 20.0])
+    assert f"source_sha256 {first[0][:12]} (now {digest[:12]})" in note
+
+
+def test_what_else_is_loaded_from_the_folder_changes_no_key_nor_does_where_it_lies(tmp_path):
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        (folder / "hm.py").write_text("import json, numpy\nfrom helper_m import f\ndef score(x): return f(x)")
+        (folder / "helper_m.py").write_text("def f(x): return 1")
+        (folder / "other.py").write_text("import more_m\ndef score(x): return 1")
+        (folder / "more_m.py").write_text("")
+    alone = run(tmp_path / "a", "hm.py:score")[0]
+    code = (
+        "from banana100_bench.models import open_model\n"
+        "for spec in ('other.py:score', 'hm.py:score'):\n"
+        "    print(open_model(spec, higher_is_better=True).info.options['source_sha256'])"
+    )
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path / "b",
+        env=os.environ | {"PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split()[1] == alone
+
+
+def test_a_helper_edited_after_it_was_loaded_is_refused(module, tmp_path):
+    (tmp_path / "loaded_helper_test.py").write_text("def f(x): return 1")
+    spec = module("from loaded_helper_test import f\ndef score(x): return f(x)")
+    assert open_model(spec, higher_is_better=True).score(picture(PIXELS)) == 1.0
+    (tmp_path / "loaded_helper_test.py").write_text("def f(x): return 2")
+    with pytest.raises(BananaError, match=r"loaded_helper_test\.py was edited after .* start Python anew"):
+        open_model(spec, higher_is_better=True)
+
+
+def test_of_an_installed_package_the_version_is_named():
+    info = open_model("numpy.linalg:norm", higher_is_better=True).info
+    assert info.versions["numpy"] == np.__version__
+    assert len(info.options["source_sha256"]) == 64
 
 
 def test_what_lies_beside_the_file_can_be_imported_and_a_module_in_the_working_directory(module, tmp_path, monkeypatch):
