@@ -15,6 +15,7 @@ Raw folders may come from strangers, so everything read here is checked and no s
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ RUN_FILE = "run.json"
 JOURNAL_FILE = "journal.jsonl"
 MAX_TEXT_BYTES = 64 << 20  # of run.json and of a journal
 MAX_ROUNDS = 9999
+
+_PICTURE = re.compile(r"[0-9]{3,4}\.(png|jpg|webp)")
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Extension = Literal["png", "jpg", "webp"]
@@ -314,6 +317,16 @@ def _read_journal(folder: Path, rounds: int) -> list[ImageEntry]:
             raise BananaError(f"{path} line {number}: round {event.round} is said to be in {event.file}")
         entries[event.round - 1 :] = [event.entry(folder)]
     return entries
+
+
+def unnamed_pictures(folder: Path) -> dict[int, Path]:
+    """The pictures in a run's folder that no row of its journal ever named, by their round.
+
+    A kill leaves at most that of the next round; others mean that the journal lost rows.
+    """
+    named = {event.file for _, event in _events(folder / JOURNAL_FILE) if isinstance(event, Made)}
+    found = (path for path in folder.glob("[0-9]*.*") if _PICTURE.fullmatch(path.name) and path.name not in named)
+    return {int(path.stem): path for path in found}
 
 
 def read_initial(raw: Path, facts: RunFacts) -> bytes:

@@ -27,6 +27,7 @@ from banana100_bench.raw import (
     read_run,
     refuse_links,
     run_folder,
+    unnamed_pictures,
 )
 
 _LOG = logging.getLogger(__name__)
@@ -72,10 +73,19 @@ class Harm:
         return f"{self.why}; {self.rounds} would be made anew, which takes --redo (redo=True)"
 
 
-def find_harm(facts: RunFacts, entries: Sequence[ImageEntry]) -> Harm | None:
-    """What is not as the journal says in the rounds `entries`; None if all is sound. Reads every image."""
-    fault = first_fault(facts, list(entries))
-    return Harm(first=fault[0], last=len(entries), why=fault[1]) if fault else None
+def find_harm(folder: Path, facts: RunFacts, entries: Sequence[ImageEntry]) -> Harm | None:
+    """What is not as the journal says in the rounds `entries` of `folder`; None if all is sound. Reads every image.
+
+    A kill leaves at most one picture that the journal does not name; more mean that the journal lost rows.
+    """
+    if fault := first_fault(facts, list(entries)):
+        return Harm(first=fault[0], last=len(entries), why=fault[1])
+    next_round = len(entries) + 1
+    unnamed = {number: path for number, path in unnamed_pictures(folder).items() if number > next_round}
+    if not unnamed:
+        return None
+    last = max(unnamed)
+    return Harm(first=next_round, last=last, why=f"{unnamed[last]}: a picture that no row of the journal names")
 
 
 def run_chain(
@@ -183,10 +193,12 @@ def _resume(folder: Path, facts: RunFacts, redo: bool) -> tuple[list[ImageEntry]
     """
     text = dump_json(facts.model_dump(mode="json"))
     if not refuse_changes(folder, facts):
+        if (harm := find_harm(folder, facts, [])) and not redo:
+            raise BananaError(harm.refusal)
         write_text(folder / RUN_FILE, text)
         return [], 0
     there, entries = read_run(folder)
-    harm = find_harm(facts, entries)
+    harm = find_harm(folder, facts, entries)
     if harm and not redo:
         raise BananaError(harm.refusal)
     kept = entries[: harm.first - 1] if harm else entries

@@ -290,7 +290,7 @@ def _planned(editor: Editor, facts: RunFacts, initial: bytes, out: Path, redo: b
     folder = run_folder(out, facts.run_id)
     begun = refuse_changes(folder, facts)
     entries = read_run(folder)[1] if begun else []
-    harm = find_harm(facts, entries) if check_files else None
+    harm = find_harm(folder, facts, entries) if check_files else None
     pictures = 1 + min(facts.chat_turns, facts.rounds - 1)
     return PlannedRun(
         facts=facts,

@@ -153,6 +153,25 @@ def test_a_journal_whose_parents_do_not_fit_is_trusted_no_further(tmp_path, capl
     assert shas(tmp_path) == before
 
 
+@pytest.mark.parametrize("harm", ["journal", "rows", "all"])
+def test_a_journal_that_lost_its_rows_costs_no_picture(tmp_path, harm):
+    chain(tmp_path)
+    folder = tmp_path / "runs" / RUN
+    pictures = {path.name: path.read_bytes() for path in folder.glob("*.png")}
+    journal = folder / "journal.jsonl"
+    if harm == "rows":
+        journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:2]))
+    else:
+        journal.unlink()
+    if harm == "all":
+        (folder / "run.json").unlink()
+    with pytest.raises(BananaError, match=r"00[34]\.png: a picture that no row of the journal names; .* takes --redo"):
+        chain(tmp_path)
+    assert {path.name: path.read_bytes() for path in folder.glob("*.png")} == pictures
+    assert chain(tmp_path, redo=True).made == (3 if harm == "rows" else 4)
+    assert {path.name: path.read_bytes() for path in folder.glob("*.png")} == pictures
+
+
 def test_a_torn_journal_line_costs_that_round_alone(tmp_path):
     chain(tmp_path)
     before = shas(tmp_path)
