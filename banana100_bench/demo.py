@@ -59,5 +59,6 @@ def run(out: Path, weights: Mapping[str, Path]) -> None:
 
     show(judged.results)
     print("\nFiles:")
-    for path in [dataset, *judged.files, out / "leaderboard" / "index.html"]:
+    board = out / "leaderboard"
+    for path in [dataset, *judged.files, board / "leaderboard.json", board / "index.html"]:
         print(f"  {path}{'/' if path.is_dir() else ''}")
