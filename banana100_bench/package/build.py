@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,10 @@ def build(
             preview(found, workers=workers).refuse()
         _check_space(found, shop.place)
         tally = Tally(faults=list(found.faults))
-        files, resumed = _write_data(shop, found, tally, max_shard_bytes, workers)
+        with ThreadPoolExecutor(1) as aside:
+            drawing = aside.submit(_draw, found)
+            files, resumed = _write_data(shop, found, tally, max_shard_bytes, workers)
+            picture = drawing.result()
         tally.rows.sort(key=source.row_order)
         if not any(row.run_id for row in tally.rows):
             reasons = "; ".join(findings((), tally.faults))
@@ -161,8 +165,6 @@ def build(
         shards.write_metadata(shop.folder / shards.METADATA, tally.rows)
         files.append(_entry(shop.folder, shards.METADATA, len(tally.rows)))
         facts = _describe(name, licence, tally, found, files)
-        paths = {one.image_id: one.path for one in found.candidates}
-        picture = strip.draw(strip.choose(tally.rows), lambda row: read_file(paths[row.image_id]), facts.simulated)
         if picture:
             write_bytes(shop.folder / STRIP, picture)
         write_text(shop.folder / README, card.readme(facts, tally.rows, STRIP if picture else None))
@@ -174,6 +176,12 @@ def build(
         write_text(shop.folder / manifest.FILE, dump_json(facts.model_dump(mode="json")))
         shop.publish()
     return BuildReport(path=given, manifest=facts, source=found, resumed=resumed)
+
+
+def _draw(found: Source) -> bytes | None:
+    """The picture of the card."""
+    simulated = any(one.facts.get("simulated") for one in found.candidates)
+    return strip.draw(strip.choose(found.candidates), lambda one: read_file(one.path), simulated)
 
 
 def _write_data(

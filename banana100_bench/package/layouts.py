@@ -49,6 +49,10 @@ class Candidate:
         return self.facts.get("run_id")
 
     @property
+    def setting(self) -> str | None:
+        return self.facts.get("setting")
+
+    @property
     def setting_group(self) -> str | None:
         return self.facts.get("setting_group")
 

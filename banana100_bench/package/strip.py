@@ -8,20 +8,20 @@ from collections.abc import Callable, Sequence
 
 from banana100_bench.errors import BananaError
 from banana100_bench.images import decode
-from banana100_bench.records import Row
+from banana100_bench.package.layouts import Candidate
 
 ROUNDS = (0, 1, 5, 10, 20, 50, 100)
 RUNS, CELL, TEXT, EDGE = 3, 200, 26, 6  # rows of the picture; pixels
 
 
-def choose(rows: Sequence[Row]) -> list[dict[int, Row]]:
-    """The rows to be shown, by round, of the runs that have most of ROUNDS: of other images where there are some."""
+def choose(rows: Sequence[Candidate]) -> list[dict[int, Candidate]]:
+    """The images to be shown, by round, of the runs that have most of ROUNDS: of other images where there are some."""
     initial = {row.initial_image: row for row in rows if row.run_id is None}
-    runs: dict[str, dict[int, Row]] = defaultdict(dict)
+    runs: dict[str, dict[int, Candidate]] = defaultdict(dict)
     for row in rows:
         if row.run_id and row.round in ROUNDS:
             runs[row.run_id][row.round] = row
-    found: list[dict[int, Row]] = []
+    found: list[dict[int, Candidate]] = []
     first = {run: next(iter(rounds.values())) for run, rounds in runs.items()}
     ordered = sorted(runs.items(), key=lambda item: (-len(item[1]), first[item[0]].setting != "replication", item[0]))
     seen: set[str] = set()
@@ -34,7 +34,7 @@ def choose(rows: Sequence[Row]) -> list[dict[int, Row]]:
     return found
 
 
-def draw(runs: Sequence[dict[int, Row]], read: Callable[[Row], bytes], simulated: bool) -> bytes | None:
+def draw(runs: Sequence[dict[int, Candidate]], read: Callable[[Candidate], bytes], simulated: bool) -> bytes | None:
     """PNG of the chosen rows, their encoded images given by `read`; None where there are none to be shown."""
     from PIL import Image, ImageDraw
 

@@ -8,12 +8,13 @@ from pathlib import Path
 from PIL import Image
 
 from banana100_bench.package import strip
+from banana100_bench.package.layouts import Candidate
+from banana100_bench.package.source import find
 from tests.package import making
 
 
 def test_runs_of_different_images_come_first(tmp_path: Path) -> None:
-    rows = [row for row, _ in making.images(making.write_raw(tmp_path))]
-    runs = strip.choose(rows)
+    runs = strip.choose(find(making.write_raw(tmp_path)).candidates)
     assert [sorted(run) for run in runs] == [[0, 1, 5, 10, 20], [0, 1, 5], [0, 1]]
     assert [run[1].run_id for run in runs] == [
         "replication__ramp__simulated__rep0",
@@ -23,15 +24,15 @@ def test_runs_of_different_images_come_first(tmp_path: Path) -> None:
 
 
 def test_the_picture_shows_the_images_where_they_belong(tmp_path: Path) -> None:
-    found = making.images(making.write_run(tmp_path, made=5, planned=5).parents[1])
-    colours = {row.image_id: (40 * row.round, 200, 10) for row, _ in found}
+    found = find(making.write_run(tmp_path, made=5, planned=5).parents[1]).candidates
+    colours = {one.image_id: (40 * one.round, 200, 10) for one in found}
 
-    def read(row: strip.Row) -> bytes:
+    def read(row: Candidate) -> bytes:
         file = io.BytesIO()
         Image.new("RGB", (300, 300), colours[row.image_id]).save(file, "PNG")
         return file.getvalue() if row.round != 1 else b"no image"
 
-    runs = strip.choose([row for row, _ in found])
+    runs = strip.choose(found)
     for simulated in (False, True):
         picture = Image.open(io.BytesIO(strip.draw(runs, read, simulated)))
         top = strip.TEXT * (2 if simulated else 1)
