@@ -94,7 +94,7 @@ class ScoreStore:
     def facts(self, info: ModelInfo) -> dict[str, Any]:
         """What was found out about this version of the model besides its scores; {} if nothing, or nothing sound."""
         try:
-            found = json.loads(self._facts_path(info).read_bytes())
+            found = json.loads(_plain(self._facts_path(info)).read_bytes())
         except (OSError, ValueError, RecursionError):
             return {}  # it is found out again
         return found if isinstance(found, dict) else {}
@@ -107,23 +107,35 @@ class ScoreStore:
         return self.path(info).with_suffix(".facts.json")
 
     def other_versions(self, info: ModelInfo) -> list[str]:
-        """One line for each other version of the same model in the store: in what it differs, and its file."""
-        own, lines = _key(info), []
+        """One line, if the store has other versions of the same model: how many, and in what the newest differs."""
+        own, others = _key(info), []
         for path in sorted(self.folder.glob(f"{_slug(info)}--*.jsonl")):
             if path == self.path(info):
                 continue
-            with open(path, "rb") as file:
+            with open(_plain(path), "rb") as file:
                 first = file.readline()
             if not first.endswith(b"\n"):
                 continue  # its process was killed before the first score
             key = _parse(path, 1, first)
             if key.get("model") == info.id:
-                lines.append(f"{path.name}: scores by {_differences(key, own)}")
-        return lines
+                others.append((path.stat().st_mtime_ns, path.name, key))
+        if not others:
+            return []
+        _, name, key = max(others, key=lambda other: other[:2])
+        more = f"; {len(others) - 1} older still" if len(others) > 1 else ""
+        return [f"{name}: scores by {_differences(key, own)}{more}"]
 
 
 def _slug(info: ModelInfo) -> str:
     return to_name(info.id.replace(":", "-"))[:80] or "model"
+
+
+def _plain(path: Path) -> Path:
+    """`path` itself; BananaError if it is there but no file of its own: a link leads elsewhere, a pipe never ends."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        kind = "a symbolic link" if path.is_symlink() else "a folder" if path.is_dir() else "not a regular file"
+        raise BananaError(f"{path}: is {kind}; expected a file of scores, so move it away")
+    return path
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
@@ -152,7 +164,7 @@ class ModelScores:
         self._lines = 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file: IO[bytes] = open(path, "a+b", buffering=0)  # noqa: SIM115 - held open for appends
+            self._file: IO[bytes] = open(_plain(path), "a+b", buffering=0)  # noqa: SIM115 - held open for appends
         except OSError as error:
             raise BananaError(f"cannot open {path}: {error.strerror or error}") from error
         try:
@@ -253,23 +265,29 @@ def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
     return row
 
 
+def _finite(value: object) -> bool:
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer beyond all floats
+        return False
+
+
 def _score(path: Path, number: int, row: dict[str, Any]) -> Score:
     """The Score of a line; BananaError, naming the line, unless it is one that `append` could have written."""
     try:
         score = Score(**row)
     except TypeError as error:
         raise BananaError(f"{path} line {number}: not a score: {error}") from error
-    value, seconds = score.score, score.seconds
-    finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    value = score.score
     if (
         not isinstance(score.image_id, str)
         or not isinstance(score.sha256, str)
         or not _SHA256.fullmatch(score.sha256)
         or score.status not in STATUSES
-        or not (finite if score.status == "ok" else value is None)
+        or not (_finite(value) if score.status == "ok" else value is None)
         or not isinstance(score.message, str | None)
-        or not isinstance(seconds, int | float)
-        or not isinstance(score.spread, int | float | None)
+        or not _finite(score.seconds)
+        or not (score.spread is None or _finite(score.spread))
         or not isinstance(score.batch, int)
         or any(
             not isinstance(fact, int | None) for fact in (score.width, score.height, score.decode_policy, score.threads)
@@ -277,6 +295,6 @@ def _score(path: Path, number: int, row: dict[str, Any]) -> Score:
     ):
         raise BananaError(
             f"{path} line {number}: not a score: expected image_id, sha256 (64 hex digits), status (one of "
-            f"{', '.join(STATUSES)}), a finite score if ok, else null"
+            f"{', '.join(STATUSES)}), a finite score if ok, else null; seconds and spread finite"
         )
     return score

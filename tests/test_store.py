@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 
@@ -201,6 +202,43 @@ def test_what_decides_the_numbers_decides_the_file(tmp_path):
     ]
     assert len({path, *map(store.path, others)}) == 5
     assert store.path(dataclasses.replace(INFO, id="../../x:y" + "z" * 300)).parent == tmp_path
+
+
+def test_of_many_other_versions_the_newest_is_told_in_one_line(tmp_path):
+    store = ScoreStore(tmp_path)
+    for age, size in enumerate((4, 6, 5)):
+        other = dataclasses.replace(INFO, options={"size": size})
+        store.open(other).close()
+        os.utime(store.path(other), (10**9 - age, 10**9 - age))
+    newest = store.path(dataclasses.replace(INFO, options={"size": 4})).name
+    assert store.other_versions(INFO) == [f"{newest}: scores by size 4 (now 3); 2 older still"]
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_is_no_file_of_its_own_is_refused_and_not_written_through(tmp_path, kind):
+    store, outside = ScoreStore(tmp_path / "store"), tmp_path / "outside"
+    store.folder.mkdir()
+    outside.write_text("mine")
+    older = dataclasses.replace(INFO, options={})
+    path = store.path(INFO)
+    make = {"link": lambda: path.symlink_to(outside), "pipe": lambda: os.mkfifo(path), "folder": path.mkdir}
+    make[kind]()
+    said = {"link": "is a symbolic link", "pipe": "is not a regular file", "folder": "is a folder"}[kind]
+    for use in (lambda: store.open(INFO), lambda: store.other_versions(older)):
+        with pytest.raises(BananaError, match=f"{path.name}: {said}; expected a file of scores"):
+            use()
+    assert outside.read_text() == "mine"
+
+
+@pytest.mark.parametrize("fact", ["seconds", "spread"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), True, 10**400])
+def test_a_line_with_a_number_that_is_none_is_refused(tmp_path, fact, value):
+    store = ScoreStore(tmp_path)
+    store.open(INFO).close()
+    with open(store.path(INFO), "a") as file:
+        file.write(json.dumps(dataclasses.asdict(ok(1)) | {fact: value}) + "\n")
+    with pytest.raises(BananaError, match=r"\.jsonl line 2: not a score: .*seconds and spread finite"):
+        store.open(INFO)
 
 
 def test_other_versions_say_what_differs(tmp_path):
