@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ class ScoreFileModel:
     key: str
     scores: Mapping[str, float]
     name: str
+    hashes: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # image id: sha256 and place; with both columns
 
     def score(self, picture: Picture) -> float:
         try:
@@ -36,7 +37,14 @@ class ScoreFileModel:
             raise BananaError(f"not in {self.name}") from None
 
     def notes(self, rows: Iterable[Row]) -> list[str]:
-        """How many scores of the file belong to none of the `rows`, if any."""
+        """How many scores of the file belong to none of the `rows`, if any; BananaError where id and hash disagree."""
+        rows = list(rows)
+        for row in rows:
+            sha256, place = self.hashes.get(row.image_id, (row.sha256, ""))
+            if sha256 != row.sha256:
+                raise BananaError(
+                    f"{self.name} {place}: image_id {row.image_id} is sha256 {row.sha256[:12]} here, not {sha256[:12]}"
+                )
         unknown = self.scores.keys() - {getattr(row, self.key) for row in rows}
         if not unknown:
             return []
@@ -62,7 +70,7 @@ def open_score_file(spec: str, asked: Asked) -> ScoreFileModel:
         size = path.stat().st_size
         if size > MAX_BYTES:
             raise BananaError(f"{path}: {size} bytes, above the limit of {MAX_BYTES}")
-        key, scores = _table(path, reader(path))
+        key, scores, hashes = _table(path, reader(path))
         digest = sha256_file(path)
     except OSError as error:
         raise BananaError(f"cannot read {path}: {error.strerror or error}") from error
@@ -75,11 +83,14 @@ def open_score_file(spec: str, asked: Asked) -> ScoreFileModel:
         options={"file_sha256": digest},
         versions=library_versions(),
     )
-    return ScoreFileModel(info, key, scores, path.name)
+    return ScoreFileModel(info, key, scores, path.name, hashes)
 
 
-def _table(path: Path, rows: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, dict[str, float]]:
-    """The key column in use and the scores by it, from ("line 7", cells) pairs."""
+def _table(
+    path: Path, rows: Iterable[tuple[str, Mapping[str, Any]]]
+) -> tuple[str, dict[str, float], dict[str, tuple[str, str]]]:
+    """The key column in use, the scores by it, and each image id's hash and place, from ("line 7", cells) pairs."""
+    hashes: dict[str, tuple[str, str]] = {}
     scores: dict[str, float] = {}
     places: dict[str, str] = {}
     key: str | None = None
@@ -95,6 +106,10 @@ def _table(path: Path, rows: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[s
         name = name.strip()
         if key == "sha256":
             name = name.lower()
+            if isinstance(image := cells.get("image_id"), str) and image.strip():
+                before, where = hashes.setdefault(image.strip(), (name, place))
+                if before != name:
+                    raise BananaError(f"{path} {place}: image_id {image.strip()} has another sha256 in {where}")
         value = _number(path, place, cells.get("score"))
         if name in scores and repr(scores[name]) != repr(value):
             raise BananaError(f"{path} {place}: {name} has another score in {places[name]}")
@@ -104,7 +119,7 @@ def _table(path: Path, rows: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[s
             raise BananaError(f"{path}: more than {MAX_ROWS} scores")
     if key is None:
         raise BananaError(f"{path}: no scores in it")
-    return key, scores
+    return key, scores, hashes
 
 
 def _number(path: Path, place: str, cell: Any) -> float:
@@ -129,7 +144,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _jsonl_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue

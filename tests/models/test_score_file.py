@@ -116,3 +116,22 @@ def test_calls_that_do_not_fit(tmp_path, monkeypatch):
     monkeypatch.setattr(score_file, "MAX_ROWS", 2)
     with pytest.raises(BananaError, match="more than 2 scores"):
         open_model(spec, higher_is_better=True)
+
+
+def test_image_id_and_sha256_that_disagree_are_refused_with_their_line(tmp_path):
+    one, two = picture(texture(1), 1).row, picture(texture(2), 2).row
+    table = tmp_path / "s.csv"
+    table.write_text(f"image_id,sha256,score\n{one.image_id},{one.sha256},1\n{two.image_id},{'0' * 64},2\n")
+    model = open_model(f"scores:{table}", higher_is_better=True)
+    assert model.notes([one])[0].startswith("s.csv: 1 of 2 scores are of no selected image")
+    with pytest.raises(BananaError, match=rf"s\.csv line 3: image_id {two.image_id} is sha256 .* here, not 0{{12}}$"):
+        model.notes([one, two])
+    table.write_text(f"image_id,sha256,score\n{one.image_id},{one.sha256},1\n{one.image_id},{'0' * 64},2\n")
+    with pytest.raises(BananaError, match=rf"s\.csv line 3: image_id {one.image_id} has another sha256 in line 2"):
+        open_model(f"scores:{table}", higher_is_better=True)
+
+
+def test_json_lines_with_a_byte_order_mark_are_read(tmp_path):
+    table = tmp_path / "s.jsonl"
+    table.write_text('{"image_id": "a", "score": 1.5}\n', encoding="utf-8-sig")
+    assert open_model(f"scores:{table}", higher_is_better=True).scores == {"a": 1.5}
