@@ -21,6 +21,14 @@ class UsageError(BananaError):
     exit_code = 2
 
 
+def message_of(error: BaseException) -> str:
+    """What `error` says, also of a class whose ``__str__`` itself fails."""
+    try:
+        return str(error)
+    except Exception:
+        return "its message cannot be shown"
+
+
 def unknown_name(kind: str, name: str, choices: Iterable[str], limit: int = 12) -> UsageError:
     """The error for a `name` that is none of the `choices`: near ones first, else the first few."""
     known = sorted(choices)

@@ -8,20 +8,24 @@ import hashlib
 import importlib
 import importlib.util
 import operator
+import os
 import re
 import sys
 import sysconfig
+import threading
 from collections.abc import Iterator, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
-from banana100_bench.errors import BananaError, UsageError
+from banana100_bench.errors import BananaError, UsageError, message_of
 from banana100_bench.files import sha256_file
 
+_os_exit = os._exit
+_guard = threading.local()
 _DYNAMIC = re.compile(r"import_module|__import__|exec_module|runpy|pkgutil")
-_loaded: dict[str, tuple[ModuleType, str]] = {}  # by name: the module that runs, and the SHA-256 of its file then
+_loaded: dict[str, tuple[Any, str]] = {}  # by name: the spec it was last (re)loaded by, and its file's SHA-256 then
 
 
 class _Fresh(SourceFileLoader):
@@ -48,8 +52,11 @@ def load_file(spec: str, path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(loader)
     sys.modules[loader.name] = module  # as import does, for dataclasses and pickle
     try:
-        loader.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+        with guarded():
+            loader.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         del sys.modules[loader.name]
         raise _cannot_import(spec, str(path), error) from error
     return module
@@ -63,8 +70,11 @@ def load_module(spec: str, name: str, expected: str) -> ModuleType:
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # last, so that nothing there hides an installed package
     try:
-        return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
+        with guarded():
+            return importlib.import_module(name)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             raise UsageError(f"{spec}: no module {error.name}; {expected}") from error
         raise _cannot_import(spec, name, error) from error
@@ -80,7 +90,25 @@ def find(spec: str, module: ModuleType, place: str, name: str) -> Any:
 
 
 def _cannot_import(spec: str, what: str, error: BaseException) -> BananaError:
-    return BananaError(f"{spec}: cannot import {what}: {type(error).__name__}: {str(error)[:300]}")
+    return BananaError(f"{spec}: cannot import {what}: {type(error).__name__}: {message_of(error)[:300]}")
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[None]:
+    """While it lasts, code of this thread that calls ``os._exit`` gets SystemExit instead of ending all at once."""
+    if os._exit is not _exit:
+        os._exit = _exit  # type: ignore[assignment]
+    before, _guard.pid = getattr(_guard, "pid", None), os.getpid()
+    try:
+        yield
+    finally:
+        _guard.pid = before
+
+
+def _exit(code: int) -> NoReturn:
+    if getattr(_guard, "pid", None) == os.getpid():  # a child that it forked may end
+        raise SystemExit(f"it called os._exit({code})")
+    _os_exit(code)
 
 
 def is_installed(file: Path) -> bool:
@@ -115,11 +143,12 @@ def source_sha256(spec: str, module: ModuleType, thing: Any) -> str | None:
         digests[name] = hashlib.sha256(data).hexdigest()
         loaded = sys.modules.get(name)
         if loaded is not None and name != "__main__":
-            known, was = _loaded.setdefault(name, (loaded, digests[name]))
-            if known is not loaded:
-                _loaded[name] = (loaded, digests[name])
+            by = getattr(loaded, "__spec__", None)
+            known, was = _loaded.setdefault(name, (by, digests[name]))
+            if known is not by:
+                _loaded[name] = (by, digests[name])
             elif was != digests[name]:
-                raise BananaError(f"{spec}: {place} was edited after this process had loaded it; start Python anew")
+                raise BananaError(f"{spec}: {place} was edited after it was loaded; reload it or start Python anew")
         if place.suffix == ".py":
             todo += _imports(name, place, data)
     if len(digests) < 2:

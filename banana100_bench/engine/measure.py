@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Sequence
 
-from banana100_bench.errors import BananaError
+from banana100_bench.errors import BananaError, message_of
 from banana100_bench.images import DECODE_POLICY
 from banana100_bench.models.base import Batched, Model, Picture, ReplyError, looks
 from banana100_bench.models.seeding import Draws, seeded
@@ -36,7 +36,9 @@ def measure(
                 break  # it would say the same again
     except ReplyError as error:
         status, message = "parse_error", _message(error)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         status, message = "failed", _message(error)
     if draws is not None:
         draws.drawn = drawn
@@ -66,7 +68,9 @@ def measure_batch(model: Batched, pictures: Sequence[Picture], *, threads: int |
                     _row(model, picture, value, "ok", None, seconds, threads, batch=len(pictures))
                     for picture, value in zip(pictures, values, strict=True)
                 ]
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             if out_of_memory(error):
                 _empty_cache()
                 half = len(pictures) // 2
@@ -77,7 +81,7 @@ def measure_batch(model: Batched, pictures: Sequence[Picture], *, threads: int |
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether `error` says that memory, the device's or the machine's, has run out."""
-    text = str(error).lower()
+    text = message_of(error).lower()
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
@@ -137,6 +141,6 @@ def _empty_cache() -> None:
 
 def _message(error: BaseException) -> str:
     """One printable line: "Type: message", or the message alone where it is one of ours."""
-    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    first = next((line.strip() for line in message_of(error).splitlines() if line.strip()), "")
     text = first if isinstance(error, BananaError) else f"{type(error).__name__}: {first}".rstrip(": ")
     return "".join(char if char.isprintable() else "?" for char in text)[:MAX_MESSAGE]

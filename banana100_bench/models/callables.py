@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from banana100_bench.errors import BananaError, UsageError
+from banana100_bench.errors import BananaError, UsageError, message_of
 from banana100_bench.models.base import (
     Asked,
     ModelInfo,
@@ -29,7 +29,7 @@ from banana100_bench.models.base import (
     to_numbers,
 )
 from banana100_bench.models.tensors import autocast, rgb_tensor, weights_digest
-from banana100_bench.user_code import find, is_installed, load_file, load_module, source_sha256
+from banana100_bench.user_code import find, guarded, is_installed, load_file, load_module, source_sha256
 
 INPUTS = ("pil", "numpy", "torch")
 _EXPECTED = "a spec begins with pyiqa:, vlm:, command:, baseline:, scores:, a module or a file.py"
@@ -96,9 +96,12 @@ def open_callable(spec: str, asked: Asked) -> CallableModel:
     network = _is_network(function)
     if network and inspect.isclass(function):
         try:
-            function = function(**given)
-        except Exception as error:
-            raise BananaError(f"{spec}: cannot make one: {type(error).__name__}: {str(error)[:300]}") from error
+            with guarded():
+                function = function(**given)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise BananaError(f"{spec}: cannot make one: {type(error).__name__}: {message_of(error)[:300]}") from error
     elif inspect.isclass(function) or not callable(function):
         kind = "a class; name an instance of it" if inspect.isclass(function) else type(function).__name__
         raise UsageError(f"{spec}: is {kind}, expected a function from an image to a number")

@@ -297,3 +297,33 @@ def test_a_model_that_draws_random_numbers_takes_no_batch_and_repeats_are_averag
     assert "the repeats of an image differ by a standard deviation of" in repeated.summary()
     steady = score(Doing(float), chain(3), ScoreStore(tmp_path), Plan(repeats=16))
     assert {found.spread for found in steady.scores.values()} == {None}
+
+
+class Odd(BaseException):
+    def __str__(self):
+        raise ValueError
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_whatever_a_model_raises_or_calls_is_one_failed_score(tmp_path, workers):
+    def misbehave(number):
+        if number == 1:
+            raise GeneratorExit("closed")
+        if number == 2:
+            raise Odd
+        if number == 3:
+            sys.exit(0)
+        if number == 4:
+            os._exit(0)
+        return number
+
+    found = by_round(score(Doing(misbehave), chain(5), ScoreStore(tmp_path), Plan(workers=workers)))
+    ended = "the worker process ended by itself, exit code 0" if workers else "SystemExit: it called os._exit(0)"
+    assert {number: item.message for number, item in found.items()} == {
+        1: "GeneratorExit: closed",
+        2: "Odd: its message cannot be shown",
+        3: "SystemExit: 0",
+        4: ended,
+        5: None,
+    }
+    assert found[5].score == 5.0
