@@ -1,4 +1,4 @@
-"""A whole campaign against the local Gemini server: time, memory, open files, journals; then build and evaluate.
+"""A whole campaign against the local Gemini server: time, memory, open files, journals; then build, verify and evaluate.
 
     python benchmarks/rehearse_campaign.py OUT           # 13 images x 5 repetitions x 100 rounds = 6,500 calls
 
@@ -82,6 +82,7 @@ def main() -> None:
     models = ["baseline:noise", "baseline:file-size", "pyiqa:piqe"]
     for words in (
         ["build", str(out / "raw"), "--out", data, "--overwrite"],
+        ["verify", data],
         ["evaluate", *models, "--data", data, "--store", store, "--out", results],
     ):
         began = time.monotonic()
