@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
 class ModelChoice:
     """A model as a person names it: its spec, and what the spec alone does not say.
 
-    spec: as ``pyiqa:piqe`` (see models/). weights: a weight file. higher_is_better: the direction
-    where the model does not declare it. options: passed to the model. of_suite: named by a suite and not by itself.
+    spec: as ``pyiqa:piqe`` (see models/), or a Python callable itself. weights: a weight file.
+    higher_is_better: the direction where the model does not declare it. options: passed to the model.
+    of_suite: named by a suite and not by itself.
     """
 
-    spec: str
+    spec: str | Callable[..., Any]
     weights: Path | None = None
     higher_is_better: bool | None = None
     options: Mapping[str, Any] | None = None
@@ -91,12 +93,31 @@ class Machine:
         )
 
 
-def score(model: ModelChoice | str, data: Selection, store: Path, machine: Machine | None = None) -> ScoreReport:
+def _choice(
+    model: ModelChoice | str | Callable[..., Any], higher_is_better: bool | None, weights: Path | None
+) -> ModelChoice:
+    choice = model if isinstance(model, ModelChoice) else ModelChoice(model)
+    if higher_is_better is not None:
+        choice = dataclasses.replace(choice, higher_is_better=higher_is_better)
+    return choice if weights is None else dataclasses.replace(choice, weights=Path(weights))
+
+
+def score(
+    model: ModelChoice | str | Callable[..., Any],
+    data: Selection,
+    store: Path,
+    machine: Machine | None = None,
+    *,
+    higher_is_better: bool | None = None,
+    weights: Path | None = None,
+) -> ScoreReport:
     """Score every image of `data` with `model`, keeping the scores in the folder `store`.
 
+    model: a spec, or a Python function or torch.nn.Module itself (models/callables.py `open_function`).
+    higher_is_better: the direction, where the model declares none. weights: a weight file.
     What the store already holds is not computed again. BananaError if every image fails.
     """
-    (report,), _ = score_all([model], data, store, machine)
+    (report,), _ = score_all([_choice(model, higher_is_better, weights)], data, store, machine)
     return report.check()
 
 
@@ -161,7 +182,7 @@ def open_choice(choice: ModelChoice, machine: Machine) -> Model:
 
 
 def evaluate(
-    model: ModelChoice | str,
+    model: ModelChoice | str | Callable[..., Any],
     data: str | Path | Selection,
     *,
     rounds: Rounds | None = None,
@@ -169,9 +190,12 @@ def evaluate(
     store: Path = Path("scores"),
     controls: bool = True,
     machine: Machine | None = None,
+    higher_is_better: bool | None = None,
+    weights: Path | None = None,
 ) -> Result:
     """Score `model` on the dataset `data` and judge it by the degradation-ordering criteria.
 
+    model, higher_is_better, weights: as in `score`.
     data: a dataset folder, or a selection of one (`banana100_bench.data.open_data`).
     rounds: what is compared; default the paper's, 1 with 5, 10 and 20.
     more_rounds: scored as well, for curves and correlations; they change neither verdict nor rank.
@@ -182,7 +206,8 @@ def evaluate(
     rounds = rounds or Rounds()
     if isinstance(data, str | Path):
         data = open_data(data, rounds={*rounds.all, *more_rounds})
-    judged = evaluate_all([model], data, rounds=rounds, store=store, controls=controls, machine=machine)
+    choice = _choice(model, higher_is_better, weights)
+    judged = evaluate_all([choice], data, rounds=rounds, store=store, controls=controls, machine=machine)
     if judged.problems:
         raise BananaError(judged.problems[0])
     return judged.results[0]

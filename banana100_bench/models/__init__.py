@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from banana100_bench.errors import BananaError, UsageError, unknown_name
 from banana100_bench.models import baselines, callables, command, pyiqa_models, score_file, suites, vlm
@@ -32,7 +33,7 @@ ENTRY_POINTS = "banana100_bench.models"
 
 
 def open_model(
-    spec: str,
+    spec: str | Callable[..., Any],
     *,
     weights: Path | None = None,
     higher_is_better: bool | None = None,
@@ -44,19 +45,14 @@ def open_model(
 
     spec: ``pyiqa:NAME``, ``vlm:MODEL``, ``command:PROGRAM ARGUMENTS``, ``baseline:NAME``, ``scores:FILE.csv``
         (``.jsonl``, ``.parquet``), one of a third party, or a Python callable or torch.nn.Module,
-        ``package.module:object`` or ``path.py:object``, whose code then runs.
+        ``package.module:object`` or ``path.py:object``, whose code then runs; or such a callable itself.
     weights: a weight file. higher_is_better: the direction, where the model declares none.
     options: by name, as the kind of model takes them. device: "auto", "cpu", "cuda", "cuda:1" or "mps".
     dtype: "float32", "bfloat16" or "float16".
     UsageError for an unknown name or a call that does not fit, BananaError where the model cannot be made.
     """
-    prefix, _, name = spec.partition(":")
-    if not name:
-        known = known_models()
-        raise unknown_name("model", spec, [model for model in known if model.endswith(f":{spec}")] or known)
-    if prefix == "suite":
-        raise UsageError(f"{spec}: a suite is several models; this call takes one: {', '.join(suites.expand([spec]))}")
-    opener = OPENERS.get(prefix) or _third_party(prefix) or callables.open_callable
+    if not isinstance(spec, str) and not callable(spec):
+        raise UsageError(f"a model is a spec or a callable, not {type(spec).__name__}")
     if dtype not in DTYPES:
         raise unknown_name("dtype", dtype, DTYPES)
     asked = Asked(
@@ -66,7 +62,20 @@ def open_model(
         device=_device(device),
         dtype=dtype,
     )
-    return opener(spec, asked)
+    if isinstance(spec, str):
+        return _opener(spec)(spec, asked)
+    return callables.open_function(spec, asked)
+
+
+def _opener(spec: str) -> Opener:
+    """What opens `spec`; UsageError where it names no one model."""
+    prefix, _, name = spec.partition(":")
+    if not name:
+        known = known_models()
+        raise unknown_name("model", spec, [model for model in known if model.endswith(f":{spec}")] or known)
+    if prefix == "suite":
+        raise UsageError(f"{spec}: a suite is several models; this call takes one: {', '.join(suites.expand([spec]))}")
+    return OPENERS.get(prefix) or _third_party(prefix) or callables.open_callable
 
 
 def _device(name: str) -> str:

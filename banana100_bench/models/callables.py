@@ -5,10 +5,14 @@ Or ``path.py:object``, of a file.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import inspect
+import logging
+import operator
 import re
+import secrets
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +35,7 @@ from banana100_bench.models.base import (
 from banana100_bench.models.tensors import autocast, rgb_tensor, weights_digest
 from banana100_bench.user_code import find, guarded, is_installed, load_file, load_module, source_sha256
 
+_LOG = logging.getLogger(__name__)
 INPUTS = ("pil", "numpy", "torch")
 _EXPECTED = "a spec begins with pyiqa:, vlm:, command:, baseline:, scores:, a module or a file.py"
 _BY_ANNOTATION = {"Image": "pil", "ndarray": "numpy", "NDArray": "numpy", "Tensor": "torch"}
@@ -92,6 +97,34 @@ def open_callable(spec: str, asked: Asked) -> CallableModel:
     place, _, name = spec.rpartition(":")
     module = load_file(spec, Path(place)) if place.endswith(".py") else load_module(spec, place, _EXPECTED)
     function = find(spec, module, place, name)
+    model_id = f"{Path(place).name}:{name}" if place.endswith(".py") else spec
+    return _make(model_id, spec, module, function, asked, None)
+
+
+def open_function(function: Callable[..., Any], asked: Asked) -> CallableModel:
+    """A callable itself as a model, as a notebook has it; its id is ``module:qualname``, else as `open_callable`.
+
+    Only what a module with a file holds under that name has a source that can be told from an edited one. Any
+    other (of a notebook's cell, a lambda, a closure, an instance) gets a key of its own at each call, so that
+    none of its scores is taken for a later one's.
+    """
+    place = getattr(function, "__module__", None) or type(function).__module__
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    module, spec = sys.modules.get(place), f"{place}:{name}"
+    fresh: str | None = secrets.token_hex(16)
+    if module is not None and getattr(module, "__file__", None):
+        with contextlib.suppress(AttributeError):
+            fresh = None if operator.attrgetter(name)(module) is function else fresh
+    if fresh:
+        _LOG.warning("%s: not an object of a module's file, so a later call computes its scores anew", spec)
+    return _make(spec, spec, module, function, asked, fresh)
+
+
+def _make(
+    model_id: str, spec: str, module: ModuleType | None, function: Any, asked: Asked, fresh: str | None
+) -> CallableModel:
+    """The model. fresh: what stands in its key for a source that cannot be known."""
+    name = spec.rpartition(":")[2]
     given = dict(asked.options)
     network = _is_network(function)
     if network and inspect.isclass(function):
@@ -110,24 +143,25 @@ def open_callable(spec: str, asked: Asked) -> CallableModel:
     declared = getattr(function, "higher_is_better", None)
     if declared is not None and not isinstance(declared, bool):
         raise UsageError(f"{spec}: its higher_is_better is {declared!r}, expected True or False")
-    source = source_sha256(spec, module, function)
+    own: dict[str, Option] = {"unknown_source": fresh} if fresh else {}
+    if module is not None and not fresh and (source := source_sha256(spec, module, function)):
+        own["source_sha256"] = source
     direction = settle_direction(
         spec, declared, asked.higher_is_better, f", or set {name}.higher_is_better = True or False"
     )
     form = _input(spec, function, "torch" if network else "pil")
     batched = form == "torch" and getattr(function, "batched", False) is True
-    own: dict[str, Option] = {"source_sha256": source} if source else {}
     if network:
         _prepare(spec, function, asked)
     elif given:
         function = functools.partial(function, **given)
     info = ModelInfo(
-        id=f"{Path(place).name}:{name}" if place.endswith(".py") else spec,
+        id=model_id,
         kind="callable",
         higher_is_better=direction,
         weights_sha256=weights_digest(function) if network else None,
         options=given | own | {"input": form} | (asked.torch_options() if form == "torch" else {}),
-        versions=library_versions(*_PACKAGES[form]) | _distribution(module),
+        versions=library_versions(*_PACKAGES[form]) | (_distribution(module) if module is not None else {}),
     )
     return (BatchedCallable if batched else CallableModel)(info, function, form, asked.device, asked.dtype)
 

@@ -7,11 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import banana100_bench
 from banana100_bench.engine.measure import measure
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.files import sha256_file
+from banana100_bench.harness import Machine
 from banana100_bench.models import open_model
-from tests.models.making import picture, texture
+from banana100_bench.scoring import score
+from banana100_bench.store import ScoreStore
+from tests.models.making import chain, picture, texture
 
 PIXELS = texture(5, size=16)
 
@@ -328,3 +332,35 @@ def test_options_go_to_a_function_by_keyword(module):
     model = open_model(module("def score(x, gain=1): return gain"), higher_is_better=True, options={"gain": 7})
     assert model.score(picture(PIXELS)) == 7.0
     assert model.info.options["gain"] == 7
+
+
+def named(x: np.ndarray):
+    return x.mean()
+
+
+def test_a_function_itself_is_a_model_and_only_one_of_a_file_has_a_lasting_key(tmp_path):
+    first, again = (open_model(named, higher_is_better=True) for _ in range(2))
+    assert first.score(picture(PIXELS)) == PIXELS.mean()
+    assert (first.info.id, first.info.options["input"]) == (f"{__name__}:named", "numpy")
+    assert len(first.info.options["source_sha256"]) == 64
+    assert first.info == again.info
+    with pytest.raises(UsageError, match="test_callables:named: is a higher or a lower score better"):
+        open_model(named)
+    with pytest.raises(UsageError, match="a model is a spec or a callable, not int"):
+        open_model(3)
+
+    def closure(gain):
+        return lambda x: gain
+
+    store = ScoreStore(tmp_path)
+    for gain in (1, 2):
+        report = score(open_model(closure(gain), higher_is_better=True), chain(2), store)
+        assert (report.computed, [found.score for found in report.scores.values()]) == (2, [gain, gain])
+        assert "source_sha256" not in report.info.options
+
+
+def test_the_public_verb_takes_a_function_and_its_direction(tmp_path):
+    report = banana100_bench.score(named, chain(2), tmp_path, Machine(workers=0), higher_is_better=False)
+    assert (report.computed, report.info.higher_is_better) == (2, False)
+    again = banana100_bench.score(named, chain(2), tmp_path, Machine(workers=0), higher_is_better=True)
+    assert (again.computed, again.info.higher_is_better) == (0, True)
