@@ -58,6 +58,8 @@ def run(out: Path, weights: Mapping[str, Path]) -> None:
     folder.build([results], folder.open_ground(dataset), out / "leaderboard")
 
     show(judged.results)
+    for line in judged.problems:
+        print(f"no result: {line}")
     print("\nFiles:")
     board = out / "leaderboard"
     for path in [dataset, *judged.files, board / "leaderboard.json", board / "index.html"]:
