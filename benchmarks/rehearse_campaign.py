@@ -1,4 +1,4 @@
-"""A whole campaign against the local Gemini server: time, memory, open files, journals; then build, verify and evaluate.
+"""A whole campaign against the local Gemini server: time, memory, open files, journals; then build, verify, evaluate.
 
     python benchmarks/rehearse_campaign.py OUT           # 13 images x 5 repetitions x 100 rounds = 6,500 calls
 
