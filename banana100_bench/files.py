@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ from typing import Any
 
 from banana100_bench.errors import BananaError
 
+LOCK_FILE = ".lock"
 _UMASK = os.umask(0)  # asking means setting, so ask once, before there are threads
 os.umask(_UMASK)
 
@@ -113,6 +115,27 @@ def read_json(path: Path, what: str, max_bytes: int = 256 << 20) -> Any:
         raise BananaError(f"cannot read {what} {path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise BananaError(f"{path}: not a valid {what}: {error}") from error
+
+
+@contextlib.contextmanager
+def locked(folder: Path, busy: str) -> Iterator[None]:
+    """Keep other processes and threads out of `folder`, made if it is not there; the lock dies with its holder.
+
+    BananaError, naming `folder` and saying `busy`, where another holds it.
+    """
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        handle = os.open(Path(folder) / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        raise BananaError(f"cannot write {folder}: {error.strerror or error}") from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise BananaError(f"{folder}: {busy}") from error
+        yield
+    finally:
+        os.close(handle)
 
 
 class Journal:

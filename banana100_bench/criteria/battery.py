@@ -13,7 +13,6 @@ from banana100_bench.criteria.runs import RunScores
 from banana100_bench.criteria.statistic import Means, Statistics
 from banana100_bench.protocol import Rounds
 
-PAPER = "Banana100, arXiv 2604.03400"
 KRASULA = "Krasula et al., QoMEX 2016"
 WATERLOO = "Ma et al., Waterloo Exploration Database, TIP 2017"
 OURS = "this benchmark"

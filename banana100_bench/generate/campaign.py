@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
-import os
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from banana100_bench.errors import BananaError
-from banana100_bench.files import write_bytes
+from banana100_bench.files import locked, write_bytes
 from banana100_bench.generate.chain import ChainReport, run_chain
 from banana100_bench.generate.control import Control
 from banana100_bench.generate.editors import Editor, open_editor
@@ -28,7 +26,6 @@ from banana100_bench.raw import initial_path
 
 _LOG = logging.getLogger(__name__)
 SHOWN_FAILURES = 3
-LOCK_FILE = ".lock"
 TICK_S = 0.25
 
 
@@ -122,7 +119,7 @@ def run_plan(
         _LOG.warning("%d runs that were blocked before are left out: %s", len(skipped), _ids(skipped))
     if any(run.calls for run in todo):
         plan.editor.open()
-    with _locked(out):
+    with locked(out, "another process is generating into this folder"):
         for image in plan.initial:
             path = initial_path(out, image.name, image.extension)
             if not path.exists():
@@ -252,21 +249,3 @@ def _ids(runs: Sequence[PlannedRun]) -> str:
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN_FAILURES} more" if len(names) > SHOWN_FAILURES else ""
     return ", ".join(names[:SHOWN_FAILURES]) + more
-
-
-@contextlib.contextmanager
-def _locked(raw: Path) -> Iterator[None]:
-    """Keep a second campaign out of a raw folder, for it would not see what this one spends; dies with its holder."""
-    try:
-        Path(raw).mkdir(parents=True, exist_ok=True)
-        handle = os.open(Path(raw) / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-    except OSError as error:
-        raise BananaError(f"cannot write {raw}: {error.strerror or error}") from error
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise BananaError(f"{raw}: another process is generating into this folder") from error
-        yield
-    finally:
-        os.close(handle)

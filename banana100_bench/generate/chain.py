@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from banana100_bench import images
 from banana100_bench.errors import BananaError
-from banana100_bench.files import Journal, dump_json, sha256_bytes, write_bytes, write_text
+from banana100_bench.files import Journal, dump_json, locked, sha256_bytes, write_bytes, write_text
 from banana100_bench.generate.asking import Answer, ask, now
 from banana100_bench.generate.control import Control
 from banana100_bench.generate.editors.base import EditError, Editor, EditRequest, Halt, Turn
@@ -31,7 +29,6 @@ from banana100_bench.raw import (
 )
 
 _LOG = logging.getLogger(__name__)
-LOCK_FILE = ".lock"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +111,7 @@ def run_chain(
     control = control or Control()
     folder = run_folder(raw, facts.run_id)
     refuse_links(folder)
-    with _locked(folder):
+    with locked(folder, "another process is writing this run"):
         done, lost = _resume(folder, facts, redo)
         for cut_off in folder.glob(".*.tmp"):  # left by a kill during a write
             cut_off.unlink()
@@ -227,21 +224,3 @@ def refuse_changes(folder: Path, facts: RunFacts) -> bool:
     if differing:
         raise BananaError(f"{path}: a run begun otherwise cannot go on: {'; '.join(differing)}; use another folder")
     return True
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes and threads out of a run folder; the lock dies with its holder."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-    except OSError as error:
-        raise BananaError(f"cannot write {folder}: {error.strerror or error}") from error
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise BananaError(f"{folder}: another process is writing this run") from error
-        yield
-    finally:
-        os.close(handle)
