@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,41 @@ def sha256_file(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+class Follower:
+    """The SHA-256 of a file while it is written: a thread reads what stands there already, and so needs no copy."""
+
+    def __init__(self, path: Path):
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - read until `digest`
+        self._digest = hashlib.sha256()
+        self._block = memoryview(bytearray(1 << 22))
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sha256")
+
+    def __enter__(self) -> Follower:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown(cancel_futures=True)
+        self._file.close()
+
+    def reached(self, end: int) -> None:
+        """Tell that the first `end` bytes of the file are written and stay as they are."""
+        self._thread.submit(self._read, end)
+
+    def digest(self, size: int) -> str:
+        """Hex SHA-256 of the whole file of `size` bytes, which is finished. OSError where it cannot be read."""
+        self._thread.submit(self._read, size).result()
+        return self._digest.hexdigest()
+
+    def _read(self, end: int) -> None:
+        at = self._file.tell()
+        while at < end:
+            count = self._file.readinto(self._block[: end - at])
+            if not count:
+                raise OSError(f"ends at byte {at}, not {end}")
+            self._digest.update(self._block[:count])
+            at += count
 
 
 def fsync_dir(path: Path) -> None:

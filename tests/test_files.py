@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 
@@ -91,3 +92,21 @@ def test_atomic_dir_replaces_only_by_a_whole_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(BananaError, match="cannot write .*file/x"), files.atomic_dir(tmp_path / "file" / "x"):
         pass
+
+
+def test_follower_hashes_a_file_while_it_is_written(tmp_path):
+    data = [bytes([number]) * size for number, size in enumerate((1, 5_000_000, 0, 7, 4 << 20))]
+    with open(tmp_path / "file", "wb", buffering=0) as file, files.Follower(tmp_path / "file") as behind:
+        for piece in data[:-1]:
+            file.write(piece)
+            behind.reached(file.tell())
+        file.write(data[-1])  # nobody told of it but `digest`
+        assert behind.digest(file.tell()) == hashlib.sha256(b"".join(data)).hexdigest()
+
+
+def test_follower_says_where_the_file_ends_too_early(tmp_path):
+    (tmp_path / "file").write_bytes(b"12345")
+    with files.Follower(tmp_path / "file") as behind:
+        behind.reached(9)
+        with pytest.raises(OSError, match="ends at byte 5, not 9"):
+            behind.digest(9)

@@ -10,19 +10,18 @@ test_shards.py holds both against each other).
 
 from __future__ import annotations
 
-import hashlib
 import json
 import struct
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from banana100_bench.files import atomic_path
+from banana100_bench.files import Follower, atomic_path
 from banana100_bench.protocol import KEY_ROUNDS
 from banana100_bench.raw import EXTENSIONS
 from banana100_bench.records import COLUMNS, Row, arrow_schema
@@ -79,30 +78,6 @@ def plan(images: Iterable[Image], max_shard_bytes: int = MAX_SHARD_BYTES) -> dic
     return dict(sorted(shards.items()))
 
 
-class _Hashed:
-    """A file being written, and the SHA-256 of what was."""
-
-    def __init__(self, file: IO[bytes]):
-        self._file = file
-        self.digest = hashlib.sha256()
-        self.bytes = 0
-        self.closed = False
-
-    def write(self, data: bytes) -> int:
-        self.digest.update(data)
-        self.bytes += len(data)
-        return self._file.write(data)
-
-    def tell(self) -> int:
-        return self.bytes
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
-        self.closed = True
-
-
 def write_images(path: Path, images: Iterable[tuple[Row, bytes]]) -> tuple[str, int, int]:
     """Write one file of rows with their encoded images, holding one of them in memory at a time.
 
@@ -114,14 +89,15 @@ def write_images(path: Path, images: Iterable[tuple[Row, bytes]]) -> tuple[str, 
     if first is None:
         return "", 0, 0
     rows, schema = 0, arrow_schema()
-    with atomic_path(path) as temporary, open(temporary, "wb") as plain:
-        file = _Hashed(plain)
+    with atomic_path(path) as temporary, pa.OSFile(str(temporary), "wb") as file, Follower(temporary) as behind:
         with pq.ParquetWriter(file, schema, **_options()) as writer:
             writer.add_key_value_metadata({"content_defined_chunking": json.dumps(CHUNKING)})
             for row, data in chain([first], images):
                 writer.write_batch(_batch(row, data, schema))
+                behind.reached(file.tell())
                 rows += 1
-    return file.digest.hexdigest(), file.bytes, rows
+        size = file.tell()
+        return behind.digest(size), size, rows
 
 
 def _options() -> dict[str, Any]:
