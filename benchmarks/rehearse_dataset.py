@@ -26,7 +26,7 @@ from banana100_bench.package.build import build
 from banana100_bench.protocol import CAMPAIGNS, IMAGES, REPETITIONS, ROUNDS
 from banana100_bench.verify import verify
 
-SHARD = 4_000_000
+SHARD = 130_000  # about 150 of these pictures, as 1 GB holds of the real ones
 
 
 def make(folder: Path) -> None:

@@ -95,7 +95,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place, FakeHub() as hub:
         import pytest
 
-        for per_group in (1, 2, 4):
+        for per_group in (1, 2, 3, 4):
             folder = Path(place) / str(per_group)
             write(folder / NAME, images, per_group)
             over = (folder / NAME).stat().st_size / (size * len(images)) - 1

@@ -11,7 +11,7 @@ from typing import Any
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.package.manifest import Manifest
 from banana100_bench.protocol import KEY_ROUNDS
-from banana100_bench.records import COLUMNS, Row, features
+from banana100_bench.records import DTYPES, Row
 
 CITATION, EVAL, TEMPLATE = "citation.bib", "eval.yaml", "README.md.j2"
 
@@ -102,7 +102,6 @@ def readme(manifest: Manifest, rows: Sequence[Row], picture: str | None = None) 
         "size_categories": [_size_category(len(edited))],
         "configs": offered,
     }
-    kinds = features(image=False)
     return environment.from_string(asset(TEMPLATE)).render(
         front_matter=yaml.safe_dump(front, sort_keys=False, allow_unicode=True),
         name=manifest.name,
@@ -127,7 +126,8 @@ def readme(manifest: Manifest, rows: Sequence[Row], picture: str | None = None) 
         faults=manifest.faults,
         picture=picture,
         notes=manifest.notes,
-        columns=[("image", "Image", MEANING["image"])] + [(name, kinds[name].dtype, MEANING[name]) for name in COLUMNS],
+        columns=[("image", "Image", MEANING["image"])]
+        + [(name, dtype, MEANING[name]) for name, dtype in DTYPES.items()],
         citation=asset(CITATION),
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 from banana100_bench.package import card
 from banana100_bench.package.manifest import Manifest
 from banana100_bench.package.shards import METADATA
-from banana100_bench.records import COLUMNS, features
+from banana100_bench.records import DTYPES
 
 FILE = "croissant.json"
 _TYPES = {"string": "sc:Text", "bool": "sc:Boolean", "float64": "sc:Float"}
@@ -21,7 +21,6 @@ _PARQUET = "application/x-parquet"
 
 def describe(manifest: Manifest) -> dict[str, Any]:
     """The JSON-LD document of the dataset; `manifest.files` need hold the Parquet files only."""
-    kinds = features(image=False)
     files = [
         {
             "@type": "cr:FileObject",
@@ -41,10 +40,10 @@ def describe(manifest: Manifest) -> dict[str, Any]:
             "@id": f"metadata/{name}",
             "name": f"metadata/{name}",
             "description": card.MEANING[name],
-            "dataType": _TYPES.get(kinds[name].dtype, "sc:Integer"),
+            "dataType": _TYPES.get(dtype, "sc:Integer"),
             "source": {"fileObject": {"@id": METADATA}, "extract": {"column": name}},
         }
-        for name in COLUMNS
+        for name, dtype in DTYPES.items()
     ]
     simulated = "SIMULATED images: no image-editing model made them. " if manifest.simulated else ""
     return {

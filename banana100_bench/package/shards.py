@@ -122,6 +122,8 @@ def _batch(row: Row, data: bytes, schema: pa.Schema) -> pa.RecordBatch:
 
 def write_metadata(path: Path, rows: Iterable[Row]) -> None:
     """Write one file of rows without images."""
-    table = pa.Table.from_pylist([row.as_dict() for row in rows], schema=arrow_schema(image=False))
+    rows, schema = list(rows), arrow_schema(image=False)
+    columns = [pa.array([getattr(row, field.name) for row in rows], field.type) for field in schema]
+    table = pa.Table.from_arrays(columns, schema=schema)
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="snappy", write_page_index=True)

@@ -430,8 +430,6 @@ def test_a_disk_too_small_is_told_before(raw: Path, tmp_path: Path, monkeypatch:
 GROWTH = """
 import resource, sys
 from banana100_bench.package.build import build
-from banana100_bench.records import arrow_schema
-arrow_schema()
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 build(sys.argv[1], sys.argv[3])
 before = peak()
