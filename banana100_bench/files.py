@@ -43,7 +43,11 @@ def sha256_file(path: Path) -> str:
 
 
 class Follower:
-    """The SHA-256 of a file while it is written: a thread reads what stands there already, and so needs no copy."""
+    """The SHA-256 of a file while it is written: a thread reads what stands there already, and so needs no copy.
+
+    What it has read, the system need not keep in memory: it begins to write that to the disk at once, and a file of
+    any size takes little of the page cache from others.
+    """
 
     def __init__(self, path: Path):
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - read until `digest`
@@ -75,6 +79,8 @@ class Follower:
                 raise OSError(f"ends at byte {at}, not {end}")
             self._digest.update(self._block[:count])
             at += count
+        if hasattr(os, "posix_fadvise"):  # not on macOS
+            os.posix_fadvise(self._file.fileno(), 0, at, os.POSIX_FADV_DONTNEED)
 
 
 def fsync_dir(path: Path) -> None:

@@ -14,6 +14,7 @@ import argparse
 import hashlib
 import io
 import json
+import mmap
 import os
 import shutil
 import statistics
@@ -108,11 +109,20 @@ def embedded(out: Path) -> set[str]:
     return found
 
 
+def fetch_memory() -> None:
+    """Touch 6 GB and free them: else whoever comes first pays for what the host of a virtual machine took back."""
+    with mmap.mmap(-1, 6 << 30) as memory:
+        for at in range(0, len(memory), mmap.PAGESIZE):
+            memory[at] = 1
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+
+
 def run(name: str, source: Path, out: Path) -> None:
     import datasets
     import pyarrow.parquet  # noqa: F401
 
     datasets.disable_progress_bars()
+    fetch_memory()
     start, cpu = time.perf_counter(), time.process_time()
     CONTENDERS[name](source, out)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
