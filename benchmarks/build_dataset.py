@@ -112,8 +112,8 @@ def embedded(out: Path) -> set[str]:
 def fetch_memory() -> None:
     """Touch 6 GB and free them: else whoever comes first pays for what the host of a virtual machine took back."""
     with mmap.mmap(-1, 6 << 30) as memory:
-        for at in range(0, len(memory), mmap.PAGESIZE):
-            memory[at] = 1
+        for _ in range(6):
+            memory.write(bytes(1 << 30))
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
 
 
