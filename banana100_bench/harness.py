@@ -66,10 +66,11 @@ class Machine:
         """The plan for these models and so many images; UsageError for what cannot be done here."""
         from banana100_bench.engine import machine
         from banana100_bench.engine.scheduler import Plan
+        from banana100_bench.models import find_device
         from banana100_bench.models.base import looks
 
         workers, cores = self.workers, machine.cores()
-        forks = sys.platform == "linux" and self.device == "cpu"
+        forks = sys.platform == "linux" and find_device(self.device) == "cpu"
         if workers is None:
             workers = min(images, max(1, cores // (self.threads or 1)))
             if not forks or not any(map(looks, models)):

@@ -19,6 +19,7 @@ from banana100_bench.engine import machine as here
 from banana100_bench.engine.measure import measure
 from banana100_bench.engine.scheduler import Plan
 from banana100_bench.errors import BananaError
+from banana100_bench.models import find_device
 from banana100_bench.models.base import Model, Picture, looks
 from banana100_bench.progress import progress
 from banana100_bench.scoring import ScoreReport, asked_info, lacks, of
@@ -125,7 +126,7 @@ def _scores(
         ray.init(log_to_driver=False, logging_level="error")
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
-    gpus = 1 if machine.device.startswith("cuda") else 0
+    gpus = 1 if find_device(machine.device).startswith("cuda") else 0
     cores = machine.threads or 1
     there = ray.cluster_resources().get("GPU" if gpus else "CPU", 1)
     actors = machine.workers or max(1, int(there) // (1 if gpus else cores))

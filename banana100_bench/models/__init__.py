@@ -11,7 +11,7 @@ from banana100_bench.errors import BananaError, UsageError, unknown_name
 from banana100_bench.models import baselines, callables, command, pyiqa_models, score_file, suites, vlm
 from banana100_bench.models.base import DEVICES, DTYPES, Asked, Model, ModelInfo, Option, Picture
 
-__all__ = ["OPENERS", "Asked", "Model", "ModelInfo", "Opener", "Picture", "known_models", "open_model"]
+__all__ = ["OPENERS", "Asked", "Model", "ModelInfo", "Opener", "Picture", "find_device", "known_models", "open_model"]
 
 Opener = Callable[[str, Asked], Model]
 """Makes the model of a whole spec; raises UsageError on what it does not take, BananaError where it cannot."""
@@ -59,7 +59,7 @@ def open_model(
         weights=weights,
         higher_is_better=higher_is_better,
         options=options or {},
-        device=_device(device),
+        device=find_device(device),
         dtype=dtype,
     )
     if isinstance(spec, str):
@@ -78,7 +78,7 @@ def _opener(spec: str) -> Opener:
     return OPENERS.get(prefix) or _third_party(prefix) or callables.open_callable
 
 
-def _device(name: str) -> str:
+def find_device(name: str) -> str:
     """`name` as PyTorch takes it, "auto" decided; UsageError where there is no such device here."""
     kind = name.partition(":")[0]
     if kind not in DEVICES:
