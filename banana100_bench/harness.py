@@ -91,6 +91,7 @@ class Machine:
             repeats=self.repeats,
             max_pixels=self.max_pixels,
             timeout=self.timeout,
+            calibrate=self.workers is None and self.threads is None and workers > 1,
         )
 
 

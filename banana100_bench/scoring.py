@@ -7,11 +7,12 @@ import dataclasses
 import statistics
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from banana100_bench import selftest
+from banana100_bench.engine import calibration, machine
 from banana100_bench.engine.scheduler import Need, Plan, Scheduler, describe
 from banana100_bench.errors import BananaError
 from banana100_bench.models.base import Model, ModelInfo, Noting, looks
@@ -143,12 +144,11 @@ def score_all(
         def missing(row: Row) -> list[int]:
             return [number for number, scores in enumerate(kept) if lacks(scores, row)]
 
-        lacking = {row.sha256: (row.image_id, count) for row in reversed(rows) if (count := len(missing(row)))}
-        total = sum(count for _, count in lacking.values())
+        lacking = {row.sha256: (row.image_id, asked) for row in reversed(rows) if (asked := tuple(missing(row)))}
+        total = sum(len(asked) for _, asked in lacking.values())
         facts = [store.facts(info) for info in infos]
         if total:
             needs = [_need(fact) for fact in facts]
-            scheduler = Scheduler(models, plan, needs, decode=any(map(looks, models)))
             untested = [
                 number
                 for number, model in enumerate(models)
@@ -156,23 +156,42 @@ def score_all(
             ]
             if untested:
                 selftest.pictures()  # drawn once, before there are workers
-            with progress(_what(infos, len(rows), lacking), total, _unit(models)) as advance:
+            with (
+                progress(_what(infos, len(rows), lacking), total, _unit(models)) as advance,
+                Scheduler(models, plan, needs, any(map(looks, models)), untested) as scheduler,
+            ):
 
                 def keep(number: int, found: Score) -> None:
                     kept[number].append(found)
                     computed[number] += 1
                     advance(1)
 
+                def run(images: Iterator[tuple[Row, bytes]], workers: int | None = None) -> None:
+                    scheduler.run(images, missing, keep, workers)
+
+                def learn() -> None:
+                    for number, info in enumerate(infos):
+                        if number in scheduler.tested:
+                            facts[number]["selftest"] = list(scheduler.tested[number])
+                        if needs[number].bytes:
+                            facts[number]["need"] = dataclasses.asdict(needs[number])
+                        if facts[number] != store.facts(info):
+                            store.keep_facts(info, facts[number])
+
                 todo = selection.subset({name for name, _ in lacking.values()}).shuffled().images()
-                scheduler.run(todo, missing, keep, untested)
+                asked, *others = {asked for _, asked in lacking.values()}
+                rates: calibration.Rates = {}
+                if plan.calibrate and not others:  # else the images of one trial would ask for more than another's
+                    among = [(infos[number], facts[number], needs[number]) for number in asked]
+                    rates = _rates(among, plan, todo, len(lacking), run)
+                    learn()
+                workers = calibration.fastest(rates) if rates else None
+                run(todo, workers)
+                learn()
+            if rates:
+                notes[asked[0]].append(calibration.describe(rates))
             for number, info in enumerate(infos):
-                if number in scheduler.tested:
-                    facts[number]["selftest"] = list(scheduler.tested[number])
-                if needs[number].bytes:
-                    facts[number]["need"] = dataclasses.asdict(needs[number])
-                if facts[number] != store.facts(info):
-                    store.keep_facts(info, facts[number])
-                notes[number] += describe(scheduler.plan, info.id, needs[number])
+                notes[number] += describe(scheduler.plan, info.id, needs[number], workers)
             share = scheduler.waited / max(1e-9, scheduler.waited + scheduler.busy)
             if not plan.workers and share > 0.1:
                 notes[0].append(f"the models waited for decoding {share:.0%} of the time")
@@ -201,6 +220,27 @@ def lacks(scores: ModelScores, row: Row) -> bool:
     """Whether the image is to be scored, for the first time or once more."""
     known = scores.get(row.sha256)
     return known is None or known.status in RETRIED
+
+
+def _rates(
+    models: Sequence[tuple[ModelInfo, dict[str, Any], Need]],
+    plan: Plan,
+    images: Iterator[tuple[Row, bytes]],
+    count: int,
+    run: Callable[[Iterator[tuple[Row, bytes]], int], None],
+) -> calibration.Rates:
+    """How fast the models are by number of workers, as their facts have it, or else by trials on the first images."""
+
+    def fits() -> bool:
+        return all(plan.at_once(need.bytes) == plan.workers for _, _, need in models)
+
+    place = f"{machine.name()}: {' '.join(sorted(info.id for info, _, _ in models))}"
+    rates = calibration.remembered(models[0][1], place, plan.workers)
+    if not rates:
+        rates = calibration.calibrate(images, count, plan.workers, run, fits)
+        for _, facts, _ in models if rates else ():
+            calibration.remember(facts, place, rates)
+    return rates
 
 
 def _need(facts: Mapping[str, Any]) -> Need:

@@ -52,7 +52,8 @@ class Plan:
     """How the machine is used. workers: processes; 0 is this process itself. threads: None for what fits.
 
     memory: bytes that all models running at one time may need. batch: the most pictures at a time.
-    timeout: seconds a picture may take, None for as long as it will.
+    timeout: seconds a picture may take, None for as long as it will. calibrate: fewer of the workers may be used
+    where that is faster (calibration.py).
     """
 
     workers: int = 0
@@ -63,6 +64,7 @@ class Plan:
     repeats: int = 1
     max_pixels: int | None = None
     timeout: float | None = None
+    calibrate: bool = False
 
     def at_once(self, need: int | None) -> int:
         """How many pictures may be in a model that needs so much for each."""
@@ -99,9 +101,15 @@ class _Seat:
 
 
 class Scheduler:
-    """Runs `models` over images; see `run`. needs: what was measured, by model, also of earlier calls."""
+    """Runs `models` over images; see `run`. Its workers live on until the ``with`` block ends.
 
-    def __init__(self, models: Sequence[Model], plan: Plan, needs: Sequence[Need], decode: bool):
+    needs: what was measured, by model, also of earlier calls. untested: models that the self-test is put to first;
+    `tested` has what they said.
+    """
+
+    def __init__(
+        self, models: Sequence[Model], plan: Plan, needs: Sequence[Need], decode: bool, untested: Sequence[int] = ()
+    ):
         self.models = models
         self.plan = plan
         self.needs = needs
@@ -116,32 +124,41 @@ class Scheduler:
         self.waited = 0.0
         self.busy = 0.0
         self.tested: dict[int, Sequence[float | None]] = {}
-        self._untested: list[int] = []
+        self._untested = list(untested)
         self._alone: set[tuple[int, str]] = set()  # killed once beside others: once more, alone
         self._unbatched: set[int] = set()
         self._seats: list[_Seat] = []
+
+    def __enter__(self) -> Scheduler:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._staff(0)
 
     def run(
         self,
         images: Iterator[Image],
         missing: Callable[[Row], list[int]],
         keep: Callable[[int, Score], None],
-        untested: Sequence[int] = (),
+        workers: int | None = None,
     ) -> None:
         """Give every image to the models that `missing` names for it, and each score to `keep` as it comes.
 
-        untested: models that the self-test is put to first; `tested` has what they said.
+        workers: how many to use of those in the plan, None for all. The threads of each are the plan's whatever their
+        number, so that no score depends on it.
         """
-        self._untested = list(untested)
         groups = self._groups(images, missing)
-        self._seats = [self._seat() for _ in range(max(1, self.plan.workers))]
-        try:
-            while self._feed(groups) or self._untested:
-                self._start()
-                self._answers(keep)
-        finally:
-            for seat in self._seats:
-                seat.worker.end()
+        self._staff(max(1, self.plan.workers if workers is None else workers))
+        while self._feed(groups) or self._untested or any(seat.running for seat in self._seats):
+            self._start()
+            self._answers(keep)
+
+    def _staff(self, count: int) -> None:
+        """Have so many workers: those that are there stay, as far as they are needed."""
+        while len(self._seats) > count:
+            self._seats.pop().worker.end()
+        while len(self._seats) < count:
+            self._seats.append(self._seat())
 
     def _seat(self) -> _Seat:
         """A new worker; with one thread from now on if several hang, as after a fork they may."""
@@ -324,12 +341,13 @@ class Scheduler:
                 seat.worker.channel.send(Load(row, data))
 
 
-def describe(plan: Plan, name: str, need: Need) -> list[str]:
-    """The plan for a model in words, a line, if its need is known and worth a word."""
+def describe(plan: Plan, name: str, need: Need, workers: int | None = None) -> list[str]:
+    """The plan for a model in words, a line, if its need is known and worth a word. workers: None for all."""
     if not need.bytes or need.bytes < 50_000_000:
         return []
+    most = plan.at_once(need.bytes)
     return [
-        f"plan: {plan.at_once(need.bytes)} at once x {plan.threads_for(need.bytes)} threads; {name} needs "
+        f"plan: {min(most, workers or most)} at once x {plan.threads_for(need.bytes)} threads; {name} needs "
         f"{need.bytes / 1e9:.1f} GB for {need.pixels / 1e6:.1f} megapixels, there are {plan.memory / 1e9:.1f} GB "
         f"and {plan.cores} cores"
     ]
