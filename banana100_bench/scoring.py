@@ -193,7 +193,7 @@ def score_all(
             for number, info in enumerate(infos):
                 notes[number] += describe(scheduler.plan, info.id, needs[number], workers)
             share = scheduler.waited / max(1e-9, scheduler.waited + scheduler.busy)
-            if not plan.workers and share > 0.1:
+            if not plan.workers and (share > 0.1 or any("device" in info.options for info in infos)):
                 notes[0].append(f"the models waited for decoding {share:.0%} of the time")
         for number, model in enumerate(models):
             if looks(model) and "selftest" in facts[number]:

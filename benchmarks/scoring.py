@@ -7,6 +7,8 @@ same images; the contestants take turns, and medians are shown. CNNs get random 
 (STAND_IN), since only their speed is looked at. All scores are compared; `pyiqa-1` is the pyiqa command line
 with one thread, as each of our workers has: the number of threads moves BRISQUE in the third decimal. The bound
 is the total work of one thread (decoding, and forward passes as our own rows tell) over the cores, plus start-up.
+``--ours "--workers 1 --threads 2"`` times another plan of ours, ``--ours "--device cuda"`` a GPU; what our summary
+says of the plan, and of waiting for decoding, is shown.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 WEIGHTS = {"niqe": "niqe_modelparameters.mat", "brisque": "brisque_svm_weights.pth"}
+SHOWN = ("  plan:", "  calibrated:", "  the models waited")  # lines of our summary
 MEASURED = (  # runs a child, then tells its seconds, and the peak of it and its children (MB, one at a time)
     "import json, resource, subprocess, sys, time; t = time.perf_counter(); code = subprocess.call(sys.argv[2:]); "
     "u = resource.getrusage(resource.RUSAGE_CHILDREN); "
@@ -195,6 +198,7 @@ def main() -> None:
     parser.add_argument("--side", type=int, default=2048)
     parser.add_argument("--models", default="piqe;brisque;niqe;nima;piqe,brisque,nima")
     parser.add_argument("--contestants", default="ours,pyiqa,pyiqa-1,loop,loader")
+    parser.add_argument("--ours", default="", help="further options of ours")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--weights", type=Path, required=True, help="folder with NIQE's and BRISQUE's files")
     parser.add_argument("--work", type=Path, default=Path("/tmp/banana100-bench-scoring"))
@@ -218,19 +222,22 @@ def main() -> None:
             for who in wanted.contestants.split(","):
                 out = wanted.work / "scores.json"
                 store = wanted.work / f"store-{time.time_ns()}"
+                own = wanted.ours.split()
                 places = ["--data", str(dataset), "--store", str(store)]
                 commands = {
-                    "ours": [OURS, "score", *(f"pyiqa:{name}" for name in names), "--rounds", "all", *places],
+                    "ours": [OURS, "score", *(f"pyiqa:{name}" for name in names), "--rounds", "all", *places, *own],
                     "pyiqa": [PYIQA, *names, "-t", str(flat), "-v"],
                     "loop": [LOOP, str(dataset), str(out), *names],
                     "loader": [LOADER, str(dataset), str(out), *names],
                 }
                 commands["pyiqa-1"] = commands["pyiqa"]
-                own = {"OMP_NUM_THREADS": "1"} if who == "pyiqa-1" else {}
-                took, peak = run([sys.executable, "-c", *commands[who]], environment | own, wanted.work)
+                threads = {"OMP_NUM_THREADS": "1"} if who == "pyiqa-1" else {}
+                took, peak = run([sys.executable, "-c", *commands[who]], environment | threads, wanted.work)
                 seconds.setdefault(who, []).append(took)
                 peaks[who] = max(peak, peaks.get(who, 0))
                 if who == "ours":
+                    words = (wanted.work / "stdout").read_text().splitlines()
+                    plan = [line for line in words if line.startswith(SHOWN)]
                     rows = our_rows(store)
                     work = sum(row["seconds"] for name in names for row in rows[name]) + decoding
                     scores[who] = {name: {plain(row["image_id"]): row["score"] for row in rows[name]} for name in names}
@@ -252,6 +259,8 @@ def main() -> None:
                 line += f"  ours is {value / median['ours']:.2f} x as fast; scores differ by at most {worst:.1e}"
             print(line, flush=True)
         if "ours" in median:
+            for line in plan:
+                print(f"  {line}")
             print(
                 f"  one thread's work of ours {work:.1f} s, over {cores} cores {work / cores:.1f} s, without start-up"
             )

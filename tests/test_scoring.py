@@ -1,8 +1,10 @@
+import dataclasses
 import json
 import math
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -203,3 +205,15 @@ def test_two_processes_on_one_store_neither_corrupt_nor_double(tmp_path):
     (file,) = (tmp_path / "store").glob("*.jsonl")
     _, *rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert sorted(row["score"] for row in rows) == [number / 3 for number in range(1, 31)]
+
+
+@pytest.mark.parametrize(("options", "share"), [({"device": "cuda"}, "0%"), ({}, None)])
+def test_a_device_is_told_how_long_it_waited_for_decoding(tmp_path, options, share):
+    def slow(number):
+        time.sleep(0.02)
+        return number
+
+    model = Model(slow)
+    model.info = dataclasses.replace(model.info, options=options)
+    report = score(model, chain(3), ScoreStore(tmp_path))
+    assert report.notes == ([f"the models waited for decoding {share} of the time"] if share else [])
