@@ -294,7 +294,9 @@ def build(
         typer.Option("--set", help="A fact that all rows share: editor=flux.1-kontext-dev. Repeatable."),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the dataset, by default that of the folder.")] = None,
-    licence: Annotated[str, typer.Option(help="Licence of the images, for the card, as cc-by-nc-sa-4.0.")] = "unknown",
+    licence: Annotated[
+        str, typer.Option(help="Licence of the images, an id of the Hub's list, as cc-by-4.0.")
+    ] = "unknown",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a dataset folder built before.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say how the files are understood and what is wrong; write nothing.")
@@ -307,8 +309,11 @@ def build(
     """Package raw runs as a Parquet dataset that load_dataset opens. A rerun continues a build that was cut short."""
     from banana100_bench.package import build as building
     from banana100_bench.package.incoming import fetch, locate
+    from banana100_bench.package.licences import check_licence
 
     workers = workers or building.WORKERS
+    name = building.dataset_name(name, out)  # before a dataset on the Hub is downloaded
+    check_licence(licence)
     found = locate(raw, pattern, _pairs(set_, "--set"))
     print(found.describe())
     if dry_run:

@@ -32,7 +32,8 @@ def message_of(error: BaseException) -> str:
 def unknown_name(kind: str, name: str, choices: Iterable[str], limit: int = 12) -> UsageError:
     """The error for a `name` that is none of the `choices`: near ones first, else the first few."""
     known = sorted(choices)
-    near = difflib.get_close_matches(name, known, n=5, cutoff=0.5)
+    folded = {choice.lower(): choice for choice in known}
+    near = [folded[match] for match in difflib.get_close_matches(name.lower(), folded, n=5, cutoff=0.5)]
     shown = near or known[:limit]
     more = len(known) - len(shown)
     hint = f"did you mean {', '.join(near)}?" if near else f"choices: {', '.join(shown)}"

@@ -9,6 +9,7 @@ images each setting used, and the full list of images, is not public; the names 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -67,6 +68,8 @@ class Setting:
                 f"setting {self.name!r}: period {self.period} with {len(self.prompts)} prompts; expected 1, or a "
                 "multiple of the number of prompts"
             )
+        if self.temperature is not None and not math.isfinite(self.temperature):
+            raise UsageError(f"setting {self.name!r}: temperature {self.temperature}, expected a finite number")
         if self.chat_turns < 0:
             raise UsageError(f"setting {self.name!r}: chat_turns {self.chat_turns}, expected 0 or more")
 

@@ -362,5 +362,6 @@ def problems(error: ValidationError, limit: int) -> list[str]:
         where = ".".join(map(str, fault["loc"])).encode("unicode_escape").decode() or "the file"  # a key holds anything
         given = fault["input"]
         told = isinstance(given, str | int | float | None) and fault["type"] != "missing"
-        lines.append(f"{where}: {fault['msg']}{f', not {given!r:.80}' if told else ''}")
+        why = fault["msg"].removeprefix("Value error, ")
+        lines.append(f"{where}: {why}{f', not {given!r:.80}' if told else ''}")
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,6 +185,8 @@ def make_plan(
     ):
         if not 1 <= value <= most:
             raise UsageError(f"{name} {value}: expected 1 to {most}")
+    if temperature is not None and not math.isfinite(temperature):
+        raise UsageError(f"temperature {temperature}: expected a finite number")
     chosen = [protocol.setting(one) if isinstance(one, str) else one for one in settings]
     _refuse_twice("setting", [setting.name for setting in chosen])
     _refuse_twice("initial image", [image.name for image in initial])

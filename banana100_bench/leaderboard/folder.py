@@ -10,19 +10,20 @@ A board's folder, as it is published, holds
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from banana100_bench import files
-from banana100_bench.errors import BananaError
+from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.leaderboard.board import (
     Board,
     Candidate,
@@ -75,6 +76,7 @@ def build(paths: Sequence[Path], ground: Ground, out: Path, day: str | None = No
     """
     from banana100_bench.leaderboard.page import write_pages
 
+    day = _checked_day(day) if day else datetime.now(timezone.utc).date().isoformat()
     out = Path(out)
     before = _read(out / JSON, Past)
     verified = read_records(out / VERIFIED)
@@ -93,12 +95,20 @@ def build(paths: Sequence[Path], ground: Ground, out: Path, day: str | None = No
         reported=reported,
         verified={record.file_sha256: record for record in verified},
         before=before,
-        day=day or datetime.now(timezone.utc).date().isoformat(),
+        day=day,
     )
     write_pages(board, {one.digest: one for one in candidates}, out)
     files.write_text(out / CSV, csv_text(board))
     files.write_text(out / JSON, board.text())
     return board
+
+
+def _checked_day(day: str) -> str:
+    """Return `day` if there is such a day, written as 2026-05-01; UsageError otherwise."""
+    with contextlib.suppress(ValueError):
+        if date.fromisoformat(day).isoformat() == day:
+            return day
+    raise UsageError(f"day {day[:100]!r}: expected one of the calendar, as 2026-05-01")
 
 
 def find(paths: Iterable[Path]) -> list[Path]:

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field, StringConstraints, ValidationError, 
 
 from banana100_bench import files
 from banana100_bench.errors import BananaError, UsageError
-from banana100_bench.package.card import check_licence
+from banana100_bench.package.licences import check_licence
 from banana100_bench.protocol import Rounds
 from banana100_bench.records import Row, fingerprint, to_name
 from banana100_bench.result_schema import SCHEMA_VERSION as RESULT_VERSION

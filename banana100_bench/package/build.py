@@ -18,6 +18,7 @@ from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.files import dump_json, sha256_bytes, sha256_file, write_bytes, write_text
 from banana100_bench.package import card, croissant, manifest, reading, shards, source, strip
 from banana100_bench.package.layouts import Candidate
+from banana100_bench.package.licences import check_licence
 from banana100_bench.package.manifest import Counts, Fault, FileEntry, Gap, Manifest, Note
 from banana100_bench.package.reading import Reader, Tally
 from banana100_bench.package.source import Source, few
@@ -105,6 +106,16 @@ class Preview:
             raise BananaError(f"{self.source.where}: refused, being strict: {'; '.join(problems)}")
 
 
+def dataset_name(name: str | None, out: Path) -> str:
+    """`name`, by default one made of the folder's; UsageError where that cannot be."""
+    made = records.to_name(Path(os.path.abspath(out)).name) if name is None else name
+    try:
+        return records.check_name("dataset name", made)
+    except BananaError as error:
+        hint = f" (made of the folder {out}); give one, --name" if name is None else ""
+        raise UsageError(f"{error}{hint}") from error
+
+
 def preview(raw: str | Path | Source, *, workers: int = WORKERS) -> Preview:
     """Read all images of a source as `build` would, and write nothing."""
     found = raw if isinstance(raw, Source) else source.find(raw)
@@ -140,8 +151,8 @@ def build(
     written.
     """
     given, out = Path(out), Path(os.path.abspath(out))
-    name = records.check_name("dataset name", name or records.to_name(out.name))
-    card.check_licence(licence)
+    name = dataset_name(name, out)
+    check_licence(licence)
     for option, value in (("max_shard_bytes", max_shard_bytes), ("workers", workers)):
         if value < 1:
             raise UsageError(f"{option} {value}: expected 1 or more")

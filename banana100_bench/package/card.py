@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from banana100_bench.errors import BananaError, UsageError
+from banana100_bench.errors import BananaError
 from banana100_bench.package.manifest import Manifest
 from banana100_bench.protocol import KEY_ROUNDS
 from banana100_bench.records import DTYPES, Row
@@ -72,13 +72,6 @@ def configs(files: Iterable[str]) -> list[dict[str, Any]]:
         for name, (glob, _) in CONFIGS.items()
         if any(file.match(glob) for file in present)
     ]
-
-
-def check_licence(licence: str) -> str:
-    """Return `licence` if it can be an id of the Hub's list of licences; UsageError otherwise."""
-    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,39}", licence):
-        raise UsageError(f"licence {licence!r}: expected an id of the Hub's list, as cc-by-nc-sa-4.0, or unknown")
-    return licence
 
 
 def readme(manifest: Manifest, rows: Sequence[Row], picture: str | None = None) -> str:

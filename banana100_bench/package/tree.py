@@ -50,8 +50,8 @@ def match(paths: Iterable[str], pattern: str, constants: Mapping[str, str]) -> d
     `_TYPES`; ``{step}`` is ``{round}``. constants: facts that all images share.
 
     Gives fields of `records.Row`, those that do not follow from the bytes. Round 0 is the initial
-    image and belongs to no run. Raises UsageError for an unknown field, a missing fact, a fact given
-    twice or of the wrong type; BananaError, naming the path, where a name cannot be made safe.
+    image and belongs to no run. Raises UsageError for an unknown field, a missing fact, a constant that is
+    given twice or cannot be; BananaError, naming the path, where what stands there cannot be.
     """
     shape = compile_pattern(pattern)
     shared = _fields(constants)
@@ -61,7 +61,7 @@ def match(paths: Iterable[str], pattern: str, constants: Mapping[str, str]) -> d
     for name, example in _REQUIRED.items():
         if name not in shape.groupindex and name not in shared:
             raise UsageError(f"{name}: neither in the pattern nor given; give it, as {name}={example}")
-    known = {name: _parse(name, text) for name, text in shared.items()}
+    known = _known(shared)
     facts = {}
     names: _Names = {}
     for path in paths:
@@ -76,7 +76,7 @@ def tell(lines: Mapping[str, Mapping[str, str]], constants: Mapping[str, str]) -
 
     A fact in `lines` takes the place of a constant.
     """
-    known = {name: _parse(name, text) for name, text in _fields(constants).items()}
+    known = _known(_fields(constants))
     names: _Names = {}
     return {path: _named(path, known, _fields(texts), names) for path, texts in lines.items()}
 
@@ -88,6 +88,17 @@ def is_fact(name: str) -> bool:
 
 def _fields(texts: Mapping[str, str]) -> dict[str, str]:
     return {_field(name, "fact"): text for name, text in texts.items() if text != ""}
+
+
+def _known(constants: Mapping[str, str]) -> dict[str, Any]:
+    """The values of the facts that a person gave for all images; UsageError for one that cannot be."""
+    try:
+        known = {name: _parse(name, text) for name, text in constants.items()}
+        for kind in _REQUIRED.keys() & known.keys():
+            check_name(kind, to_name(known[kind]))
+    except BananaError as error:
+        raise UsageError(str(error)) from error
+    return known
 
 
 _Names = dict[tuple[str, str], tuple[str, str]]
@@ -144,7 +155,7 @@ def _parse(name: str, text: str) -> Any:
     try:
         return _PARSERS[name].validate_strings(text)
     except ValidationError as error:
-        raise UsageError(f"{name}={text}: {error.errors()[0]['msg']}") from error
+        raise BananaError(f"{name}={text}: {error.errors()[0]['msg']}") from error
 
 
 def _facts(told: dict[str, Any]) -> dict[str, Any]:

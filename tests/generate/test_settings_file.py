@@ -86,6 +86,10 @@ def test_they_are_sent_and_recorded(write, tmp_path, fake):
         ("settings: {a: {group: variant}}", "a: prompts: Field required"),
         ("settings: {a: {group: variant, prompts: x}}", "a: prompts: Input should be a valid tuple"),
         ("settings: {a: {group: variant, prompts: [x], peroid: 2}}", "a: unknown field 'peroid'; did you mean period"),
+        (
+            "settings: {a: {group: variant, prompts: [x], temperature: .inf}}",
+            "a: .* temperature inf, expected a finite",
+        ),
         ("settings: {a: {group: variants, prompts: [x]}}", "a: unknown setting group 'variants'"),
         ("settings: {a: {group: variant, prompts: [x], seed: many}}", "a: seed: Input should be a valid integer"),
     ],

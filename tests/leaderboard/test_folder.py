@@ -154,6 +154,15 @@ def test_no_files_at_all_is_an_error(home, tmp_path):
         folder.open_ground(home / "dataset", ["nowhere"])
 
 
+@pytest.mark.parametrize("day", ["tomorrow", "2026-02-31", "20260501", "2026-5-1"])
+def test_a_day_that_is_none_is_refused_before_it_spoils_the_board(home, day):
+    build(home)
+    before = contents(home)
+    with pytest.raises(UsageError, match=f"day '{day}': expected one of the calendar, as 2026-05-01"):
+        build(home, day)
+    assert contents(home) == before
+
+
 def test_the_summary_says_who_has_no_rank_and_why(home):
     def gappy(row):
         return float("nan") if row is ROWS[0] else metric(5)(row)

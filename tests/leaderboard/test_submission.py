@@ -114,7 +114,7 @@ def test_a_card_is_told_every_fault_at_once():
     with pytest.raises(UsageError) as error:
         make_card(name="<b>", url="javascript:alert(1)", licence="My Licence", hub_repo="nowhere")
     told = str(error.value)
-    for part in ("--name: ", "not '<b>'", "--url: ", "--licence: ", "as cc-by-nc-sa-4.0", "--hub-repo: "):
+    for part in ("--name: ", "not '<b>'", "--url: ", "--licence: ", "unknown licence 'My Licence'", "--hub-repo: "):
         assert part in told
 
 

@@ -275,10 +275,14 @@ def test_a_table_is_a_source(tmp_path: Path) -> None:
 
 
 def test_wrong_calls(raw: Path, tmp_path: Path) -> None:
-    with pytest.raises(BananaError, match="dataset name 'My data'"):
+    with pytest.raises(UsageError, match="dataset name 'My data': expected"):
         build(raw, tmp_path / "out", name="My data")
-    with pytest.raises(UsageError, match="licence 'free'|expected an id"):
-        build(raw, tmp_path / "out", licence="It is free")
+    with pytest.raises(UsageError, match="dataset name '': expected"):
+        build(raw, tmp_path / "out", name="")
+    with pytest.raises(UsageError, match="dataset name '': .*made of the folder .*猫\\); give one, --name"):
+        build(raw, tmp_path / "猫")
+    with pytest.raises(UsageError, match="unknown licence 'cc-by-nc-sa'; did you mean cc-by-nc-sa-4.0"):
+        build(raw, tmp_path / "out", licence="cc-by-nc-sa")
     with pytest.raises(UsageError, match="max_shard_bytes 0"):
         build(raw, tmp_path / "out", max_shard_bytes=0)
     with pytest.raises(UsageError, match="workers 0: expected 1 or more"):

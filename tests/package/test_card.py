@@ -9,12 +9,10 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from banana100_bench.errors import UsageError
 from banana100_bench.package import card
 from banana100_bench.package.build import build
 from banana100_bench.protocol import GROUPS
@@ -112,12 +110,6 @@ def test_ranges_say_the_numbers(numbers: set[int]) -> None:
 
 def test_ranges_by_hand() -> None:
     assert card.ranges([0, 2, 3, 4, 9, 10]) == "0, 2-4, 9-10"
-
-
-@pytest.mark.parametrize("licence", ["", "CC BY", "x\ny", "-", "a" * 41])
-def test_licence_that_is_no_id(licence: str) -> None:
-    with pytest.raises(UsageError, match="expected an id of the Hub's list"):
-        card.check_licence(licence)
 
 
 def test_the_template_is_found_in_an_installed_package(tmp_path: Path) -> None:

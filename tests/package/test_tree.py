@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from banana100_bench.errors import BananaError, UsageError
-from banana100_bench.package.tree import match
+from banana100_bench.package.tree import match, tell
 from banana100_bench.protocol import REPLICA_PROMPT
 from banana100_bench.records import COLUMNS, run_id
 
@@ -90,6 +90,8 @@ def test_literal_text_is_no_regular_expression() -> None:
         ("{initial_image}/{round}.{ext}", {"setting": "seed", "style": "oil", **EDITOR}, "style=oil: .*'photo'"),
         ("{initial_image}/{round}.{ext}", {"setting": "seed", "temperature": "nan", **EDITOR}, "finite number"),
         ("{initial_image}/{round}.{ext}", {"setting": "seed", "simulated": "perhaps", **EDITOR}, "valid boolean"),
+        ("{initial_image}/{round}.{ext}", {"setting": "猫", **EDITOR}, "setting '': expected at most 80"),
+        ("{initial_image}/{round}.{ext}", {"setting": "seed", "editor": "_"}, "editor '': expected at most 80"),
         ("{initial_image}/{round}.{ext}", {"setting": "add_remove", **EDITOR}, "a/1.png: setting 'add_remove' is none"),
     ],
 )
@@ -101,8 +103,12 @@ def test_wrong_calls(pattern: str, constants: dict[str, str], message: str) -> N
 
 def test_too_large_a_round_and_a_name_of_nothing_name_the_path() -> None:
     constants = EDITOR | {"setting": "seed"}
-    with pytest.raises(UsageError, match=r"^a/12345\.png: round=12345: "):
+    with pytest.raises(BananaError, match=r"^a/12345\.png: round=12345: ") as caught:
         match(["a/12345.png"], "{initial_image}/{round}.{ext}", constants)
+    assert caught.value.exit_code == 1  # it is the tree that is at fault, not the call
+    with pytest.raises(BananaError, match=r"^a\.png: period=two: ") as caught:
+        tell({"a.png": {"initial_image": "a", "round": "1", "period": "two"}}, constants)
+    assert caught.value.exit_code == 1
     with pytest.raises(BananaError, match=r"^猫/1\.png: initial image ''"):
         match(["猫/1.png"], "{initial_image}/{round}.{ext}", constants)
 
