@@ -26,10 +26,13 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?")
 MAX_NAME = 80
 
 
-def check_name(kind: str, name: str) -> str:
-    """Return `name` if it is safe in ids, file names and pages, else raise BananaError saying what is."""
+def check_name(kind: str, name: str, error: type[BananaError] = BananaError) -> str:
+    """Return `name` if it is safe in ids, file names and pages, else raise `error` saying what is.
+
+    error: UsageError for a name that the call gave.
+    """
     if len(name) > MAX_NAME or not _NAME.fullmatch(name) or "__" in name or ".." in name:
-        raise BananaError(
+        raise error(
             f"{kind} {name[:100]!r}: expected at most {MAX_NAME} of a-z 0-9 . _ - (no '__' or '..'), "
             "beginning and ending with a letter or digit"
         )

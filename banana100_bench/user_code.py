@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import operator
 import os
+import posix
 import re
 import sys
 import sysconfig
@@ -95,9 +96,12 @@ def _cannot_import(spec: str, what: str, error: BaseException) -> BananaError:
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
-    """While it lasts, code of this thread that calls ``os._exit`` gets SystemExit instead of ending all at once."""
+    """While it lasts, code of this thread that calls ``os._exit`` gets SystemExit instead of ending all at once.
+
+    Code that took hold of that function before the first guard, another thread, and a crash end the process still.
+    """
     if os._exit is not _exit:
-        os._exit = _exit  # type: ignore[assignment]
+        os._exit = posix._exit = _exit  # type: ignore[assignment]
     before, _guard.pid = getattr(_guard, "pid", None), os.getpid()
     try:
         yield

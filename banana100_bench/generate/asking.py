@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from banana100_bench import images
-from banana100_bench.errors import BananaError
+from banana100_bench.errors import BananaError, message_of
 from banana100_bench.files import Journal
 from banana100_bench.generate.control import Control
 from banana100_bench.generate.editors.base import (
@@ -23,6 +23,7 @@ from banana100_bench.generate.editors.base import (
     Transient,
 )
 from banana100_bench.raw import EXTENSIONS, Failed, Retried, Started
+from banana100_bench.user_code import guarded
 
 _LOG = logging.getLogger(__name__)
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0  # between tries, doubling, where the other side names no time
@@ -83,12 +84,20 @@ def now() -> str:
 
 
 def _call(editor: Editor, request: EditRequest, run: str) -> Answer | Exception:
-    """One call: what came, or the error that came instead of it."""
+    """One call: what came, or the error that came instead of it.
+
+    Code that ends its process would end this thread alone, for which the campaign would then wait for ever.
+    """
     began = time.monotonic()
     try:
-        edited = editor.edit(request)
+        with guarded():
+            edited = editor.edit(request)
+    except KeyboardInterrupt:
+        raise
     except Exception as error:
         return error
+    except BaseException as stop:
+        return EditError(f"{type(stop).__name__}: {message_of(stop)}", usd=None)
     seconds = time.monotonic() - began
     try:
         picture = images.probe(edited.data, f"{run}: output of round {request.round}")

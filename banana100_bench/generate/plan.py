@@ -185,6 +185,7 @@ def make_plan(
     ):
         if not 1 <= value <= most:
             raise UsageError(f"{name} {value}: expected 1 to {most}")
+    check_name("editor", editor.name, UsageError)
     if temperature is not None and not math.isfinite(temperature):
         raise UsageError(f"temperature {temperature}: expected a finite number")
     chosen = [protocol.setting(one) if isinstance(one, str) else one for one in settings]

@@ -108,12 +108,10 @@ class Preview:
 
 def dataset_name(name: str | None, out: Path) -> str:
     """`name`, by default one made of the folder's; UsageError where that cannot be."""
-    made = records.to_name(Path(os.path.abspath(out)).name) if name is None else name
-    try:
-        return records.check_name("dataset name", made)
-    except BananaError as error:
-        hint = f" (made of the folder {out}); give one, --name" if name is None else ""
-        raise UsageError(f"{error}{hint}") from error
+    if name is not None:
+        return records.check_name("dataset name", name, UsageError)
+    made = records.to_name(Path(os.path.abspath(out)).name)
+    return records.check_name(f"no --name given, and of the folder {out} is made the dataset name", made, UsageError)
 
 
 def preview(raw: str | Path | Source, *, workers: int = WORKERS) -> Preview:

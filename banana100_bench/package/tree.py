@@ -92,12 +92,9 @@ def _fields(texts: Mapping[str, str]) -> dict[str, str]:
 
 def _known(constants: Mapping[str, str]) -> dict[str, Any]:
     """The values of the facts that a person gave for all images; UsageError for one that cannot be."""
-    try:
-        known = {name: _parse(name, text) for name, text in constants.items()}
-        for kind in _REQUIRED.keys() & known.keys():
-            check_name(kind, to_name(known[kind]))
-    except BananaError as error:
-        raise UsageError(str(error)) from error
+    known = {name: _parse(name, text, UsageError) for name, text in constants.items()}
+    for kind in _REQUIRED.keys() & known.keys():
+        check_name(kind, to_name(known[kind]), UsageError)
     return known
 
 
@@ -151,11 +148,11 @@ def _field(name: str, kind: str) -> str:
     return name
 
 
-def _parse(name: str, text: str) -> Any:
+def _parse(name: str, text: str, fault: type[BananaError] = BananaError) -> Any:
     try:
         return _PARSERS[name].validate_strings(text)
     except ValidationError as error:
-        raise BananaError(f"{name}={text}: {error.errors()[0]['msg']}") from error
+        raise fault(f"{name}={text}: {error.errors()[0]['msg']}") from error
 
 
 def _facts(told: dict[str, Any]) -> dict[str, Any]:

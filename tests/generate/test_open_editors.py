@@ -8,6 +8,7 @@ import importlib.metadata
 import inspect
 import io
 import logging
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from PIL import Image
 
 from banana100_bench import raw
 from banana100_bench.errors import BananaError, UsageError
+from banana100_bench.files import sha256_file
 from banana100_bench.generate.campaign import generate
 from banana100_bench.generate.editors import Editor, EditRequest, open_editor
 from banana100_bench.generate.initial import InitialImage
@@ -340,6 +342,56 @@ def test_an_edited_file_is_another_version(own):
     before = open_editor(f"{own}:invert").model_version
     Path(own).write_text(OWN + "\n# changed\n")
     assert open_editor(f"{own}:invert").model_version != before
+
+
+def test_an_edit_of_what_its_file_imports_is_another_version(own, tmp_path):
+    """Each in a process of its own, as two calls of the command line are."""
+    Path(own).write_text("import deeper_editor_test\n" + OWN)
+    (tmp_path / "deeper_editor_test.py").write_text("import deepest_editor_test\n")
+    program = (
+        "import sys; from banana100_bench.generate.editors import open_editor; "
+        f"print(open_editor({own + ':invert'!r}).model_version)"
+    )
+    versions = []
+    for text in ("a = 1\n", "a = 2\n", "a = 2\n"):
+        (tmp_path / "deepest_editor_test.py").write_text(text)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        versions.append(done.stdout.strip())
+    assert versions[0].startswith("own.py:invert@")
+    assert versions[0] != versions[1] == versions[2]
+
+
+def test_a_file_that_imports_nothing_of_its_own_has_its_own_hash_as_version(own):
+    assert open_editor(f"{own}:invert").model_version == f"own.py:invert@{sha256_file(Path(own))[:12]}"
+
+
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [
+        ("__import__('sys').exit(0)", "SystemExit: 0"),
+        ("__import__('os')._exit(0)", r"SystemExit: it called os\._exit\(0\)"),
+        ("__import__('posix')._exit(0)", r"SystemExit: it called os\._exit\(0\)"),
+    ],
+)
+def test_an_editor_that_ends_the_process_fails_its_runs_and_no_more(tmp_path, ends, message):
+    (tmp_path / "ending.py").write_text(
+        "from banana100_bench.generate.editors import Editor\n\n"
+        f"def stop(picture, prompt, seed):\n    if seed == 1:\n        {ends}\n    return picture\n\n"
+        f"class Mine(Editor):\n    def __init__(self):\n        {ends}\n    def edit(self, request):\n        pass\n"
+    )
+    initial = InitialImage("ramp", INITIAL, "photo", "in/ramp.png")
+    with pytest.raises(BananaError, match=f"1 of 2 runs failed: replication__ramp__stop__rep1: {message}"):
+        generate(f"{tmp_path}/ending.py:stop", [initial], tmp_path / "out", repetitions=2, rounds=1)
+    assert [len(raw.read_run(folder)[1]) for folder in raw.run_folders(tmp_path / "out")] == [1, 0]
+    with pytest.raises(BananaError, match=f"ending.py:Mine: {message}"):
+        open_editor(f"{tmp_path}/ending.py:Mine")
+
+
+def test_a_function_whose_name_makes_no_editor_name_is_refused(tmp_path):
+    (tmp_path / "own.py").write_text("def _(picture, prompt):\n    return picture\n")
+    initial = InitialImage("ramp", INITIAL, "photo", "in/ramp.png")
+    with pytest.raises(UsageError, match="editor '': expected at most 80"):
+        generate(f"{tmp_path}/own.py:_", [initial], tmp_path / "out")
 
 
 def test_a_class_takes_options(own):

@@ -257,6 +257,8 @@ def test_a_callable_cannot_spoil_the_picture_for_the_next(module):
         ("def score(x: return", "score", BananaError, "cannot import .*metric.py: SyntaxError"),
         ("raise SystemExit('bye')", "score", BananaError, "SystemExit: bye"),
         ("raise GeneratorExit('bye')", "score", BananaError, "GeneratorExit: bye"),
+        ("from os import _exit\n_exit(0)", "score", BananaError, r"SystemExit: it called os\._exit\(0\)"),
+        ("from posix import _exit\n_exit(0)", "score", BananaError, r"SystemExit: it called os\._exit\(0\)"),
         ("import os\nos._exit(0)", "score", BananaError, r"SystemExit: it called os\._exit\(0\)"),
     ],
 )

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from banana100_bench import images
-from banana100_bench.errors import BananaError, UsageError
-from banana100_bench.files import sha256_file
+from banana100_bench.errors import BananaError, UsageError, message_of
 from banana100_bench.generate.editors import check_options
 from banana100_bench.generate.editors.base import Edited, Editor, EditRequest
 from banana100_bench.protocol import Setting
 from banana100_bench.records import to_name
-from banana100_bench.user_code import find, load_file
+from banana100_bench.user_code import find, guarded, load_file, source_sha256
 
 
 def open_function(spec: str, options: Mapping[str, str]) -> Editor:
@@ -24,22 +23,25 @@ def open_function(spec: str, options: Mapping[str, str]) -> Editor:
     A subclass of Editor is called with the options as keywords. A function takes an RGB PIL image and a prompt
     and returns a PIL image, or an encoded one as bytes; if it has arguments of the names ``seed``,
     ``temperature`` or ``resolution``, it is handed those too. Its attribute ``simulated = True`` says that no
-    editing model makes the images. The SHA-256 of the file is its version; what that file imports is not in it.
+    editing model makes the images. The SHA-256 of the file, and of what it imports that is not installed, is its
+    version (`user_code.source_sha256`); a subclass says its version itself.
     """
     place, _, name = spec.rpartition(":")
     path = Path(place)
-    found = find(spec, load_file(spec, path), place, name)
+    module = load_file(spec, path)
+    found = find(spec, module, place, name)
     if inspect.isclass(found) and issubclass(found, Editor):
         try:
-            return found(**options)
-        except BananaError:
+            with guarded():
+                return found(**options)
+        except (BananaError, KeyboardInterrupt):
             raise
-        except Exception as error:
-            raise BananaError(f"{spec}: {type(error).__name__}: {str(error)[:300]}") from error
+        except BaseException as error:
+            raise BananaError(f"{spec}: {type(error).__name__}: {message_of(error)[:300]}") from error
     if inspect.isclass(found) or not callable(found):
         raise UsageError(f"{spec}: expected a function or a subclass of Editor")
     check_options(spec, options, ())
-    return Function(found, name, f"{path.name}:{name}@{sha256_file(path)[:12]}")
+    return Function(found, name, f"{path.name}:{name}@{str(source_sha256(spec, module, found))[:12]}")
 
 
 class Function(Editor):
