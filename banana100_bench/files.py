@@ -7,9 +7,10 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from banana100_bench.errors import BananaError
 
 LOCK_FILE = ".lock"
+NEW, OLD = "new", "old"  # in a temporary folder: what is to come, and what gives way to it
 _UMASK = os.umask(0)  # asking means setting, so ask once, before there are threads
 os.umask(_UMASK)
 
@@ -96,28 +98,106 @@ def fsync_dir(path: Path) -> None:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success it is fsynced and renamed to `path`.
 
-    If the body raises, the temporary file is removed and `path` is left as it was.
-    Raises BananaError, naming `path`, where the operating system refuses to write.
+    If the body raises, the temporary file is removed and `path` is left as it was. What a killed call left is
+    removed by the next one. Raises BananaError, naming `path`, where the operating system refuses to write.
     """
     path = Path(path)
+    with _writing(path), _temporary(path, _make_file) as temporary:
+        try:
+            os.chmod(temporary, 0o666 & ~_UMASK)
+            yield temporary
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            fsync_dir(path.parent)
+        finally:
+            _remove(temporary, path)
+
+
+@contextlib.contextmanager
+def atomic_dir(path: Path) -> Iterator[Path]:
+    """As `atomic_path`, for a folder, which is there from the beginning; an existing `path` gives way at the end."""
+    path = Path(path)
+    with _writing(path), _temporary(path, tempfile.mkdtemp) as shop:
+        try:
+            (shop / NEW).mkdir()
+            yield shop / NEW
+            if path.exists():
+                os.rename(path, shop / OLD)
+            os.rename(shop / NEW, path)
+            fsync_dir(path.parent)
+        finally:
+            _remove(shop, path)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        os.close(handle)
-        os.chmod(name, 0o666 & ~_UMASK)
+        yield
     except OSError as error:
         raise BananaError(f"cannot write {path}: {error.strerror or error}") from error
-    temporary = Path(name)
+
+
+@contextlib.contextmanager
+def _temporary(path: Path, make: Callable[..., str]) -> Iterator[Path]:
+    """Something that `make` makes beside `path`, locked as long as this process lives: without a lock it is left over.
+
+    Whatever killed writers of `path` left is removed before.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _clear(path)
+    made, handle = _make_locked(path, make)
     try:
-        yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        fsync_dir(path.parent)
-    except OSError as error:
-        raise BananaError(f"cannot write {path}: {error.strerror or error}") from error
+        yield made
     finally:
+        os.close(handle)
+
+
+def _make_locked(path: Path, make: Callable[..., str]) -> tuple[Path, int]:
+    while True:
+        made = Path(make(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
+        with contextlib.suppress(FileNotFoundError):
+            handle = _open(made)
+            with contextlib.suppress(OSError):  # a file system without locks: then nobody clears there either
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if made.exists():
+                return made, handle
+            os.close(handle)  # another writer cleared it before it was locked
+
+
+def _clear(path: Path) -> None:
+    left = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.tmp")  # as `tempfile` names them
+    for other in path.parent.iterdir():
+        if left.fullmatch(other.name):
+            with contextlib.suppress(OSError):
+                handle = _open(other)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _remove(other, path)
+                finally:
+                    os.close(handle)
+
+
+def _remove(temporary: Path, path: Path) -> None:
+    """Remove a temporary of `path`; a folder that gave way to one that did not come comes back."""
+    if temporary.is_dir():
+        if not os.path.lexists(path) and (temporary / OLD).exists():
+            os.rename(temporary / OLD, path)
+        shutil.rmtree(temporary, ignore_errors=True)
+    else:
         temporary.unlink(missing_ok=True)
+
+
+def _open(path: Path) -> int:
+    """A handle to lock `path` by (NFS wants a file writable for that); it follows no link and waits for no pipe."""
+    access = os.O_RDONLY if path.is_dir() else os.O_RDWR
+    return os.open(path, access | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def _make_file(**where: Any) -> str:
+    handle, name = tempfile.mkstemp(**where)
+    os.close(handle)
+    return name
 
 
 def check_folder(path: Path) -> None:
@@ -228,32 +308,3 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-@contextlib.contextmanager
-def atomic_dir(path: Path) -> Iterator[Path]:
-    """Yield a fresh temporary folder beside `path`; on success it takes the place of `path`.
-
-    An existing `path` is replaced only after the new folder is complete.
-    """
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
-        os.chmod(temporary, 0o777 & ~_UMASK)
-    except OSError as error:
-        raise BananaError(f"cannot write {path}: {error.strerror or error}") from error
-    old = temporary.with_suffix(".old")
-    try:
-        yield temporary
-        if path.exists():
-            os.rename(path, old)
-        os.rename(temporary, path)
-        fsync_dir(path.parent)
-    except OSError as error:
-        if old.exists() and not path.exists():
-            os.rename(old, path)
-        raise BananaError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)

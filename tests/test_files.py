@@ -1,11 +1,18 @@
 import hashlib
 import json
 import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from banana100_bench import files
 from banana100_bench.errors import BananaError
+from banana100_bench.leaderboard.folder import find
+from banana100_bench.package.walking import walk
+from banana100_bench.raw import unnamed_pictures
+from banana100_bench.results import load_results
 
 
 def test_atomic_path_leaves_the_old_file_where_the_body_fails(tmp_path):
@@ -92,6 +99,118 @@ def test_atomic_dir_replaces_only_by_a_whole_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(BananaError, match="cannot write .*file/x"), files.atomic_dir(tmp_path / "file" / "x"):
         pass
+
+
+WRITER = """
+import os, sys
+from pathlib import Path
+from banana100_bench import files
+write, path, at = getattr(files, sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+rename = os.rename
+
+def stop(*names):
+    if at == "between":  # the old folder has given way, the new one has not come
+        rename(*names)
+    print("here", flush=True)
+    sys.stdin.read()
+
+if at != "body":
+    os.rename = stop
+with write(path) as temporary:
+    (temporary if sys.argv[1] == "atomic_path" else temporary / "page").write_text("half")
+    if at == "body":
+        stop()
+"""
+
+
+def start_writer(kind, path, at="body"):
+    command = [sys.executable, "-c", WRITER, kind, str(path), at]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "here\n"
+    return process
+
+
+def kill(process):
+    process.kill()
+    process.communicate(timeout=20)
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_write_and_what_a_live_one_holds_stays(tmp_path):
+    target = tmp_path / "r.json"
+    others = [".r.json.abcdefgh.tmp.png", ".r.json.tmp", ".r.json.x.abcdefgh.tmp", ".other.json.abcdefgh.tmp"]
+    for name in others:
+        (tmp_path / name).write_text("not of this target")
+    (tmp_path / ".r.json.linklink.tmp").symlink_to(tmp_path / others[0])
+    os.mkfifo(tmp_path / ".r.json.pipepipe.tmp")
+    standing = {*others, ".r.json.linklink.tmp"}  # a link is nobody's temporary
+    dead, live = start_writer("atomic_path", target), start_writer("atomic_path", target)
+    kill(dead)
+    left = set(os.listdir(tmp_path)) - standing
+    assert len(left) == 2  # the pipe is gone
+    files.write_text(target, "whole")
+    (held,) = set(os.listdir(tmp_path)) - standing - {"r.json"}
+    assert held in left
+    assert (tmp_path / held).read_text() == "half"
+    live.communicate("", timeout=20)  # it goes on, and ends as if nothing had been
+    assert live.returncode == 0
+    assert target.read_text() == "half"
+    assert set(os.listdir(tmp_path)) == {*standing, "r.json"}
+
+
+@pytest.mark.parametrize("at", ["body", "before", "between"])
+def test_a_killed_writer_of_a_folder_leaves_the_old_one_to_the_next(tmp_path, at):
+    target = tmp_path / "models"
+    with files.atomic_dir(target) as temporary:
+        (temporary / "page").write_text("old")
+    process = start_writer("atomic_dir", target, at)
+    with pytest.raises(ZeroDivisionError), files.atomic_dir(target):
+        raise ZeroDivisionError
+    assert len(list(tmp_path.glob(".models.*.tmp"))) == 1  # the live one's
+    assert target.exists() == (at != "between")
+    kill(process)
+    with pytest.raises(ZeroDivisionError), files.atomic_dir(target):
+        raise ZeroDivisionError
+    assert (target / "page").read_text() == "old"
+    assert os.listdir(tmp_path) == ["models"]
+    with files.atomic_dir(target) as temporary:
+        (temporary / "page").write_text("new")
+    assert (target / "page").read_text() == "new"
+    assert os.listdir(tmp_path) == ["models"]
+
+
+def test_a_temporary_that_another_writer_clears_before_it_is_locked_is_made_anew(tmp_path, monkeypatch):
+    make, made = files._make_file, []
+
+    def cleared(**where):
+        made.append(make(**where))
+        if len(made) == 1:
+            files._clear(tmp_path / "a")
+        return made[-1]
+
+    monkeypatch.setattr(files, "_make_file", cleared)
+    files.write_text(tmp_path / "a", "whole")
+    assert len(made) == 2
+    assert (tmp_path / "a").read_text() == "whole"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_no_reader_takes_what_a_killed_writer_left_for_its_own(tmp_path):
+    (tmp_path / "runs" / "run").mkdir(parents=True)
+    for name in ("result.json", "model--0123.jsonl", "key-00000-of-00001.parquet", "README.md", "runs/run/001.png"):
+        kill(start_writer("atomic_path", tmp_path / name))
+    assert len(list(tmp_path.rglob(".*.tmp"))) == 5
+    assert walk(tmp_path) == {}
+    assert unnamed_pictures(tmp_path / "runs" / "run") == {}
+    for read in (load_results, find):
+        with pytest.raises(BananaError, match=r"no \*\.json"):
+            read([tmp_path])
+
+
+def test_writers_of_one_file_at_once_all_succeed(tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: files.write_text(tmp_path / "a", str(number) * 1000), range(80)))
+    assert len(set((tmp_path / "a").read_text())) <= 2
+    assert os.listdir(tmp_path) == ["a"]
 
 
 def test_follower_hashes_a_file_while_it_is_written(tmp_path):
