@@ -124,9 +124,16 @@ def test_a_tampered_result_is_rejected_by_the_board(line, tmp_path):
     result = json.loads(path.read_text())
     result["strict_pass_rate"]["value"] = 1.0
     path.write_text(json.dumps(result))
-    call("leaderboard", "build", "results", "--data", line / "banana100", cwd=tmp_path)
+    build = ("leaderboard", "build", "results", "--data", line / "banana100")
+    assert one_line(call(*build, cwd=tmp_path, check=1)) == (
+        "error: leaderboard: nothing was written, as all 1 files are rejected: baseline:constant: it claims "
+        "strict_pass_rate.value = 1.0, recomputed 0.0"
+    )
+    assert not (tmp_path / "leaderboard").exists()
+    call("evaluate", "baseline:random", "--data", line / "banana100", cwd=tmp_path)
+    call(*build, cwd=tmp_path)
     board = json.loads((tmp_path / "leaderboard" / "leaderboard.json").read_text())
-    assert board["entries"] == []
+    assert [entry["model"]["id"] for entry in board["entries"]] == ["baseline:random"]
     assert "strict_pass_rate.value = 1.0, recomputed 0.0" in board["rejected"][0]["reason"]
 
 

@@ -43,6 +43,7 @@ from banana100_bench.result_schema import MAX_BYTES, MAX_ROUND, first_problem, p
 JSON, CSV = "leaderboard.json", "leaderboard.csv"
 REPORTED, VERIFIED, DATASET = "reported.json", "verified.json", "dataset"
 MAX_BOARD = 1 << 30  # bytes
+REASONS_SHOWN = 3
 WORTH_PROCESSES = 64  # fewer files are judged before a process has started
 COLUMNS = (
     *("rank", "tie_group", "name", "kind", "badge", "baseline", "simulated", "strict_pass_rate", "concordance"),
@@ -71,8 +72,8 @@ def build(paths: Sequence[Path], ground: Ground, out: Path, day: str | None = No
 
     out: a folder. The leaderboard.json in it is the last board, which tells what was there before;
     reported.json and verified.json there are heeded. day: of the board, by default today (UTC).
-    A file that is neither is listed as rejected. BananaError where a path does not exist, where there is no
-    file at all, or where one of the three is not what it should be.
+    A file that is neither is listed as rejected. BananaError, and nothing is written, where a path does not exist,
+    where there is no file at all or none that is not rejected, or where one of the three is not what it should be.
     """
     from banana100_bench.leaderboard.page import write_pages
 
@@ -97,6 +98,12 @@ def build(paths: Sequence[Path], ground: Ground, out: Path, day: str | None = No
         before=before,
         day=day,
     )
+    if not board.entries:
+        shown = [f"{one.source}: {one.reason[:300]}" for one in board.rejected[:REASONS_SHOWN]]
+        more = f"; and {len(board.rejected) - len(shown)} more" if len(board.rejected) > len(shown) else ""
+        raise BananaError(
+            f"{out}: nothing was written, as all {len(board.rejected)} files are rejected: {'; '.join(shown)}{more}"
+        )
     write_pages(board, {one.digest: one for one in candidates}, out)
     files.write_text(out / CSV, csv_text(board))
     files.write_text(out / JSON, board.text())

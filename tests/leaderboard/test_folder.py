@@ -155,6 +155,26 @@ def test_no_files_at_all_is_an_error(home, tmp_path):
         folder.open_ground(home / "dataset", ["nowhere"])
 
 
+def test_a_board_of_which_nothing_is_left_is_not_written(home):
+    build(home)
+    before = contents(home)
+    for number in range(4):
+        (home / "submissions" / f"{number}.json").write_text("{")
+    for name in ("metric.json", "other.json"):
+        path = home / "submissions" / name
+        path.write_text(path.read_text().replace('"simulated": true', '"simulated": false'))
+        before[f"submissions/{name}"] = path.read_bytes()
+    with pytest.raises(BananaError) as caught:
+        build(home)
+    said = str(caught.value)
+    assert said.startswith(f"{home}: nothing was written, as all 6 files are rejected: 0.json: not a valid result: ")
+    assert said.endswith("; and 3 more")
+    assert "\n" not in said
+    assert {name: data for name, data in contents(home).items() if not name[-6:-5].isdigit()} == before
+    (home / "submissions" / "metric.json").write_text(submission("Metric", seed=1).text())
+    assert [entry.name for entry in build(home).entries] == ["Metric"]
+
+
 @pytest.mark.parametrize("day", ["tomorrow", "2026-02-31", "20260501", "2026-5-1"])
 def test_a_day_that_is_none_is_refused_before_it_spoils_the_board(home, day):
     build(home)
