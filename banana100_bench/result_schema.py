@@ -20,6 +20,8 @@ from banana100_bench.protocol import Rounds
 from banana100_bench.records import MAX_NAME, to_name
 
 SCHEMA_VERSION: Final = 2
+CHEATS = ("baseline:step-leak",)
+CHEATING = "it looks at no pixel and reads the round off the label, so what it reaches says nothing"
 MAX_ROUND = 9999  # as in records.Row
 MAX_BYTES = 64 << 20  # all 28,000 images take 6 MB
 
@@ -64,6 +66,16 @@ class ModelFacts(Strict):
     weights_sha256: Sha256 | None
     options: dict[Line, Line | int | float | bool]
     versions: dict[Line, Line]
+
+    @property
+    def cheat(self) -> bool:
+        """Whether it is a reference model that reads the answer off the label (models/baselines.py)."""
+        return self.kind == "baseline" and self.id in CHEATS
+
+    @property
+    def label(self) -> str:
+        """Its id as tables and figures show it: a cheat is called one."""
+        return f"{self.id} (CHEAT)" if self.cheat else self.id
 
     @property
     def file_stem(self) -> str:

@@ -67,9 +67,10 @@ class Entry(Strict):
 
     rank, tie_group: None if not every expected image has a usable score. slug: what names its page. card: None if the
     file is a result that no one has submitted. baseline: True for our own reference models, which judge
-    nothing. outcomes: of each initial image, one of `criteria.OUTCOMES`. first_seen: the day of the first
-    board that had it. previous_rank: on the last board that was not the same. seconds_per_image: as its
-    result says, on the machine of whoever made it. file_sha256: of its file.
+    nothing. cheat: True for the one that reads the round off the label. outcomes: of each initial image, one of
+    `criteria.OUTCOMES`. first_seen: the day of the first board that had it. previous_rank: on the last board that
+    was not the same. seconds_per_image: as its result says, on the machine of whoever made it. file_sha256: of its
+    file.
     """
 
     rank: int | None
@@ -79,6 +80,7 @@ class Entry(Strict):
     card: Card | None
     model: ModelFacts
     baseline: bool
+    cheat: bool
     simulated: bool
     badge: Badge
     strict_pass_rate: Share
@@ -321,6 +323,7 @@ def _entries(accepted: Sequence[Candidate], verified: Mapping[str, Record]) -> l
                 card=submission.card if submission else None,
                 model=result.model,
                 baseline=result.model.kind == "baseline",
+                cheat=result.model.cheat,
                 simulated=result.data.simulated,
                 badge="verified" if candidate.digest in verified else candidate.badge,
                 strict_pass_rate=result.strict_pass_rate.value,

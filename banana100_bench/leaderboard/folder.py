@@ -38,7 +38,7 @@ from banana100_bench.leaderboard.board import (
 from banana100_bench.leaderboard.submission import FOLDER, Ground, parse_submission, read_plain
 from banana100_bench.progress import progress
 from banana100_bench.protocol import Rounds
-from banana100_bench.result_schema import MAX_BYTES, MAX_ROUND, first_problem, parse_result
+from banana100_bench.result_schema import CHEATING, MAX_BYTES, MAX_ROUND, first_problem, parse_result
 
 JSON, CSV = "leaderboard.json", "leaderboard.csv"
 REPORTED, VERIFIED, DATASET = "reported.json", "verified.json", "dataset"
@@ -46,7 +46,18 @@ MAX_BOARD = 1 << 30  # bytes
 REASONS_SHOWN = 3
 WORTH_PROCESSES = 64  # fewer files are judged before a process has started
 COLUMNS = (
-    *("rank", "tie_group", "name", "kind", "badge", "baseline", "simulated", "strict_pass_rate", "concordance"),
+    *(
+        "rank",
+        "tie_group",
+        "name",
+        "kind",
+        "badge",
+        "baseline",
+        "cheat",
+        "simulated",
+        "strict_pass_rate",
+        "concordance",
+    ),
     *("images_detected", "n_images", "interval_low", "interval_high", "reversed", "coverage_ok", "coverage_expected"),
     *("licence", "parameters", "url", "model", "weights_sha256", "first_seen", "previous_rank", "file_sha256"),
 )
@@ -230,7 +241,7 @@ def _harmless(cell: object) -> object:
 
 
 def summary(board: Board, out: Path) -> str:
-    """What the folder `out` now holds, in a line, and a line for each file that is not ranked, saying why."""
+    """What the folder `out` now holds, in a line, and a line for each file that is a cheat or not ranked."""
     ranked = sum(entry.rank is not None for entry in board.entries)
     mark = " on SIMULATED data" if board.simulated else ""
     lines = [f"{out}: {ranked} ranked, {len(board.entries) - ranked} incomplete, {len(board.rejected)} rejected{mark}"]
@@ -239,5 +250,6 @@ def summary(board: Board, out: Path) -> str:
         for entry in board.entries
         if entry.rank is None
     ]
+    lines += [f"  cheat: {entry.name}: {CHEATING}" for entry in board.entries if entry.cheat]
     lines += [f"  rejected: {entry.source}: {entry.reason}" for entry in board.rejected]
     return "\n".join(lines)

@@ -21,6 +21,7 @@ from banana100_bench import files
 from banana100_bench.errors import BananaError
 from banana100_bench.leaderboard.board import Board, Candidate, Entry
 from banana100_bench.package.card import CITATION, asset
+from banana100_bench.result_schema import CHEATING
 
 if TYPE_CHECKING:
     import jinja2
@@ -167,6 +168,7 @@ def _environment() -> jinja2.Environment:
         "size_class": size_class,
         "short": short,
         "words": WORDS,
+        "cheating": CHEATING,
         "panel": {"width": WIDTH, "height": HEIGHT, "left": LEFT, "bottom": HEIGHT - BOTTOM, "top": TOP},
     }
     return site

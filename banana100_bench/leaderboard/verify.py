@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from banana100_bench.errors import BananaError
 from banana100_bench.leaderboard import suspicion
 from banana100_bench.leaderboard.submission import Ground, Submission, claims, recomputed, skeleton
-from banana100_bench.models.baselines import NAMES, uniform
+from banana100_bench.models.baselines import NAMES, SEEING, uniform
 from banana100_bench.records import Row
-from banana100_bench.result_schema import ModelFacts, Result
+from banana100_bench.result_schema import CHEATING, ModelFacts, Result
 
 Word = Literal["verified", "consistent", "rejected"]
 
@@ -72,6 +72,8 @@ def verify(submission: Submission, ground: Ground) -> Verdict:
     notes = []
     if not coverage.complete:
         notes.append(f"no rank: {coverage.ok} of {coverage.expected} scores are usable")
+    if submission.model.cheat:
+        notes.append(f"the board shows it as a cheat: {CHEATING}")
     of_id = {score.image_id: score.score for score in result.scores}
     compared = np.array(
         [np.nan if of_id[row.image_id] is None else of_id[row.image_id] for row in ground.compared], float
@@ -123,15 +125,18 @@ def _baseline_scores(model: ModelFacts, rows: Sequence[Row]) -> NDArray[np.float
         return (
             f"kind {model.kind!r} with id {model.id!r}: the baselines are {', '.join(f'baseline:{n}' for n in NAMES)}"
         )
-    if model.kind != "baseline" or name == "noise":
+    if model.kind != "baseline" or name in SEEING:
         return None
     if name == "constant":
         return np.zeros(len(rows))
+    if name == "step-leak":
+        return np.array([-float(row.round) for row in rows])
     if name == "random":
         seed = model.options.get("seed")
         if not isinstance(seed, int):
             return f"baseline:random with seed {seed!r}, expected an integer"
         return np.array([uniform(row.sha256, seed) for row in rows])
+    assert name == "file-size"
     return np.array([row.num_bytes / (row.width * row.height) for row in rows])
 
 

@@ -43,9 +43,9 @@ def file_size(picture: Picture) -> float:
 def noise_sigma(pixels: np.ndarray) -> float:
     """Standard deviation of white noise in `pixels` (uint8, H x W x 3, at least 3 x 3), in grey levels.
 
-    Immerkaer, "Fast noise variance estimation", CVIU 64 (1996): the mean absolute response to the
-    difference of two Laplacians, which cancels flat, sloping and straight-edged structure; here over the
-    three channels together. Fine texture counts as noise, so that smearing it can outweigh new noise.
+    Immerkaer, "Fast noise variance estimation", CVIU 64 (1996), doi:10.1006/cviu.1996.0060: the mean absolute
+    response to the difference of two Laplacians, which cancels flat, sloping and straight-edged structure; here
+    over the three channels together. Fine texture counts as noise, so that smearing it can outweigh new noise.
     """
     import numpy as np
 
@@ -110,7 +110,7 @@ def _luma(picture: Picture) -> np.ndarray:
 def step_leak(picture: Picture) -> float:
     """Minus the round. It looks at no pixel and reads the answer off the label: a CHEAT, perfect by construction.
 
-    It is here so that a board can be seen to show it as such, and so that a metric that does as well is suspected.
+    It is here so that a metric that does as well is suspected; boards and tables call it a cheat (result_schema.py).
     """
     return -float(picture.row.round)
 
@@ -132,7 +132,7 @@ _BLIND: dict[str, Callable[[Picture], float]] = {
     "file-size": file_size,
     "step-leak": step_leak,
 }
-_SEEING: dict[str, Callable[[Picture], float]] = {
+SEEING: dict[str, Callable[[Picture], float]] = {
     "noise": negative_noise,
     "sharpness": sharpness,
     "jpeg-quality": jpeg_quality,
@@ -154,8 +154,8 @@ def open_baseline(spec: str, asked: Asked) -> Baseline:
         function: Callable[[Picture], float] = lambda picture: uniform(picture.row.sha256, seed)  # noqa: E731
     else:
         refuse(spec, options=asked.options)
-        function = (_BLIND | _SEEING)[name]
-    seeing = name in _SEEING
+        function = (_BLIND | SEEING)[name]
+    seeing = name in SEEING
     versions = library_versions("numpy", "pillow") if seeing else library_versions()
     info = ModelInfo(id=spec, kind="baseline", higher_is_better=True, options=own, versions=versions)
     return Baseline(info, function, seeing)

@@ -16,7 +16,7 @@ from banana100_bench.result_schema import Criterion, Result
 
 EVERY_EVAL_EVER = "0.2.2"  # the version of its schema that `every_eval_ever` writes
 TIDY = (
-    "model", "simulated", "data", "data_fingerprint", "rounds", "criterion", "value", "low", "high", "level",
+    "model", "cheat", "simulated", "data", "data_fingerprint", "rounds", "criterion", "value", "low", "high", "level",
     "interval_method", "chance", "higher_is_better", "n_images", "used", "expected", "note",
 )  # fmt: skip
 # What a table for a paper holds: the head, the criterion (None: from elsewhere), decimals.
@@ -42,6 +42,7 @@ def plain(results: Sequence[Result]) -> list[dict[str, Any]]:
     found = []
     for standing, result in ordered(results):
         tree = result.model_dump(mode="json", exclude={"scores", "controls"})
+        tree["model"]["cheat"] = result.model.cheat
         tree["standing"] = standing and {
             "rank": standing.rank,
             "rank_interval": list(standing.rank_interval),
@@ -60,6 +61,7 @@ def tidy_csv(results: Sequence[Result]) -> str:
     for _, result in ordered(results):
         shared = {
             "model": _cell(result.model.id),
+            "cheat": result.model.cheat,
             "simulated": result.data.simulated,
             "data": _cell(result.data.name),
             "data_fingerprint": result.data.fingerprint,
@@ -121,7 +123,7 @@ def _table(results: Sequence[Result], escape: Callable[[str], str]) -> list[list
             [
                 str(standing.rank) if standing else "-",
                 str(standing.tie_group) if standing else "-",
-                escape(result.model.id),
+                escape(result.model.label),
                 f"{result.verdict.detected} of {result.verdict.n_images}",
                 *(shown(result.criteria.get(name), decimals) for _, name, decimals in COLUMNS),
             ]
@@ -223,6 +225,7 @@ def every_eval_ever(result: Result, retrieved: str) -> dict[str, Any]:
             "id": result.model.id,
             "additional_details": {
                 "kind": result.model.kind,
+                "cheat": str(result.model.cheat).lower(),
                 "weights_sha256": result.model.weights_sha256 or "none",
                 **{f"version:{package}": version for package, version in result.model.versions.items()},
                 **{f"option:{option}": str(value) for option, value in result.model.options.items()},

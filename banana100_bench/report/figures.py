@@ -90,7 +90,7 @@ def accuracy_by_gap(results: Sequence[Result]) -> Figure:
             marker=MARKERS[number % len(MARKERS)],
             markersize=5,
             linewidth=1.2,
-            label=_label(result.model.id),
+            label=_label(result.model.label),
         )
     axis.set_xticks(range(len(present)), [_span(*gap) for gap in present])
     axis.set_xlabel("rounds apart")
@@ -272,7 +272,7 @@ def _draw_run(axis: Axes, line: dict[int, float | str], compared: Sequence[int],
 
 def _title(result: Result) -> str:
     mark = "SIMULATED data: " if result.data.simulated else ""
-    return f"{mark}{_short(result.model.id)} on {_short(result.data.name)}"
+    return f"{mark}{_short(result.model.label)} on {_short(result.data.name)}"
 
 
 def _short(name: str, longest: int = 50) -> str:

@@ -16,7 +16,7 @@ from banana100_bench.errors import BananaError
 from banana100_bench.records import Row
 from banana100_bench.report import figures, table
 from banana100_bench.report.exports import chance, ordered, shown
-from banana100_bench.result_schema import MAX_ROUND, Result
+from banana100_bench.result_schema import CHEATING, MAX_ROUND, Result
 from banana100_bench.results import judged_runs, score_problems
 
 FEW = 8  # initial images; with fewer no p-value can be below 0.01
@@ -110,7 +110,7 @@ def _draw(results: Sequence[Result], rows: Sequence[Row]) -> dict[str, dict[str,
     }
     made["pairwise-accuracy"] = figures.accuracy_by_gap(results)
     made["roc"] = figures.roc_curves(
-        {result.model.id: _clean_and_degraded(result, rows) for result in results}, results
+        {result.model.label: _clean_and_degraded(result, rows) for result in results}, results
     )
     return {name: figures.rendered(figure) for name, figure in made.items()}
 
@@ -210,7 +210,7 @@ def _data_notes(result: Result, groups: int) -> list[str]:
 
 def _notes(result: Result) -> list[str]:
     """What a reader must know of this model's scores."""
-    notes = []
+    notes = [f"A CHEAT, here for comparison: {CHEATING}."] if result.model.cheat else []
     gaps = result.coverage
     if gaps.nan or gaps.failed:
         notes.append(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from banana100_bench.errors import UsageError
+from banana100_bench.result_schema import CHEATING
 from banana100_bench.results import Result, ranks
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def sentence(result: Result) -> str:
     verdict = result.verdict
     low, high = verdict.interval
     parts = [
-        f"{'SIMULATED data: ' if result.data.simulated else ''}{result.model.id} detects the degradation on "
+        f"{'SIMULATED data: ' if result.data.simulated else ''}{result.model.label} detects the degradation on "
         f"{verdict.detected} of {verdict.n_images} image{'s' * (verdict.n_images != 1)} "
         f"({verdict.interval_level * 100:.0f} % interval {low:.2f} to {high:.2f})"
     ]
@@ -65,6 +66,8 @@ def sentence(result: Result) -> str:
             f"false alarms on harmless edits: {round(flagged.value * flagged.n_images)} of {flagged.n_images} "
             f"image{'s' * (flagged.n_images != 1)}"
         )
+    if result.model.cheat:
+        parts.append(f"a CHEAT: {CHEATING}")
     unusable = result.coverage.nan + result.coverage.failed
     if unusable:
         parts.append(f"NOT RANKED: {unusable} of {result.coverage.expected} scores are unusable")
@@ -101,7 +104,7 @@ def ranking_table(results: Sequence[Result]) -> Table:
     for rank, result in ranked(results):
         cells = (
             "-" if rank is None else str(rank),
-            result.model.id,
+            result.model.label,
             f"{result.verdict.detected} of {result.verdict.n_images}",
             str(result.verdict.reversed),
             f"{result.strict_pass_rate.value:.3f}",
@@ -157,7 +160,7 @@ def comparison_table(results: Sequence[Result]) -> Table:
         cells = (
             str(standing.tie_group) if standing else "-",
             f"{standing.rank} ({standing.rank_interval[0]}-{standing.rank_interval[1]})" if standing else "-",
-            result.model.id,
+            result.model.label,
             f"{result.verdict.detected} of {result.verdict.n_images}",
             shown(result.criteria["strict_pass_rate"]),
             "-" if not standing else "leader" if standing.p_value is None else f"{standing.p_value:.2g}",

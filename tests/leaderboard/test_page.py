@@ -1,4 +1,6 @@
+import csv
 import html
+import json
 import math
 import re
 
@@ -45,6 +47,28 @@ def test_markup_in_every_text_field_is_shown_as_text(built):
         assert "<script>alert" not in text
         assert "<img" not in text
         assert text.count("<script>") <= 1
+
+
+def test_the_cheat_is_shown_as_one_in_the_row_the_page_and_the_files(built):
+    leak = submission("Step leak", function=lambda row: -float(row.round), model=info("baseline:step-leak"))
+    home = built([leak, submission("Honest", seed=1, function=metric(1, slope=-0.1))])
+    board = json.loads((home / "leaderboard.json").read_text())
+    assert {entry["name"]: (entry["rank"], entry["cheat"]) for entry in board["entries"]} == {
+        "Step leak": (1, True),
+        "Honest": (2, False),
+    }
+    rows = list(csv.DictReader((home / "leaderboard.csv").read_text().splitlines()))
+    assert [(row["name"], row["cheat"]) for row in rows] == [("Step leak", "True"), ("Honest", "False")]
+    chip = re.compile(r'<span class="chip warn"[^>]*>cheat</span>')
+    first, second = re.findall(r"<tr data-rank.*?</tr>", (home / "index.html").read_text(), re.S)
+    assert chip.search(first)
+    assert not chip.search(second)
+    assert "cheat marks a reference model: it looks at no pixel" in (home / "index.html").read_text()
+    assert chip.search((home / "models" / "step_leak.html").read_text())
+    assert "A cheat, here for comparison: it looks at" in (home / "models" / "step_leak.html").read_text()
+    assert "heat" not in (home / "models" / "honest.html").read_text().partition("<main")[2]
+    said = folder.summary(folder.build([home], folder.open_ground(home / "dataset"), home), home)
+    assert "\n  cheat: Step leak: it looks at no pixel and reads the round off the label, so " in said
 
 
 def test_each_page_allows_only_its_own_script_and_style(built):

@@ -102,6 +102,7 @@ def test_an_incomplete_model_is_consistent_and_the_missing_rank_explained():
         ("constant", lambda row: 0.0, {}),
         ("random", lambda row: uniform(row.sha256, 5), {"seed": 5}),
         ("file-size", lambda row: row.num_bytes / 4096, {}),
+        ("step-leak", lambda row: -float(row.round), {}),
     ],
 )
 def test_baselines_that_read_no_pixels_are_verified_offline(name, function, options):
@@ -109,6 +110,18 @@ def test_baselines_that_read_no_pixels_are_verified_offline(name, function, opti
     assert verify(submission(function=function, model=model), GROUND).word == "verified"
     found = verify(submission(function=metric(1), model=model), GROUND)
     assert found.faults == [f"the scores are not those of baseline:{name}, as its source computes them"]
+
+
+def test_a_cheat_is_told_as_one():
+    made = submission(function=lambda row: -float(row.round), model=info("baseline:step-leak"))
+    (note,) = verify(made, GROUND).notes
+    assert note.startswith("the board shows it as a cheat: it looks at no pixel")
+
+
+@pytest.mark.parametrize("name", ["noise", "sharpness", "jpeg-quality"])
+def test_baselines_that_read_pixels_are_consistent_offline(name):
+    found = verify(submission(function=metric(1), model=info(f"baseline:{name}")), GROUND)
+    assert (found.word, found.faults) == ("consistent", [])
 
 
 def test_made_up_baselines_are_rejected():

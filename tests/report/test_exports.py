@@ -28,6 +28,22 @@ def test_plain_holds_all_but_the_raw_scores_best_first():
         plain([])
 
 
+def test_the_cheat_is_called_one_in_every_format():
+    both = [judge(ROWS, lambda row: -float(row.round), info("baseline:step-leak")), GOOD]
+    assert {tree["model"]["id"]: tree["model"]["cheat"] for tree in plain(both)} == {
+        "baseline:step-leak": True,
+        "pyiqa:good": False,
+    }
+    lines = csv.DictReader(io.StringIO(tidy_csv(both)))
+    assert {(line["model"], line["cheat"]) for line in lines} == {
+        ("baseline:step-leak", "True"),
+        ("pyiqa:good", "False"),
+    }
+    assert r"| baseline:step\-leak \(CHEAT\) |" in markdown(both)
+    assert "& baseline:step-leak (CHEAT) &" in latex(both)
+    assert [every_eval_ever(one, "1")["model_info"]["additional_details"]["cheat"] for one in both] == ["true", "false"]
+
+
 def test_tidy_csv_has_a_line_for_each_model_and_criterion_to_the_last_digit():
     lines = list(csv.DictReader(io.StringIO(tidy_csv(EVERY))))
     assert len(lines) == sum(1 + len(result.criteria) for result in EVERY)

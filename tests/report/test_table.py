@@ -4,8 +4,10 @@ import pytest
 from rich.console import Console
 
 from banana100_bench.errors import UsageError
+from banana100_bench.models import known_models
 from banana100_bench.protocol import Rounds
 from banana100_bench.report.table import listed, ranking_table, rounds_compared, sentence
+from banana100_bench.result_schema import CHEATS
 from tests.fakes.judged import info, judge, make_rows
 
 ROWS = make_rows()
@@ -33,6 +35,18 @@ def printed(results, **options):
 )
 def test_listed(words, text):
     assert listed(words) == text
+
+
+def test_the_cheat_is_called_one_by_the_baseline_that_there_is():
+    assert [model for model in known_models() if model in CHEATS] == list(CHEATS) == ["baseline:step-leak"]
+    result = judge(ROWS, lambda row: -float(row.round), info("baseline:step-leak"))
+    assert "baseline:step-leak (CHEAT)    3 of 3" in printed([result])
+    assert sentence(result).startswith("SIMULATED data: baseline:step-leak (CHEAT) detects the degradation on 3 of 3 ")
+    assert sentence(result).endswith(
+        "; a CHEAT: it looks at no pixel and reads the round off the label, so what it reaches says nothing."
+    )
+    other = judge(ROWS, lambda row: -float(row.round), info("baseline:step-leak", kind="callable"))
+    assert "CHEAT" not in sentence(other) + printed([other])  # somebody's model that has only the name
 
 
 def test_sentence_says_what_happens_on_the_images_that_fail():
