@@ -14,6 +14,7 @@ from banana100_bench import files
 from banana100_bench.criteria import GAPS, CleanAndDegraded, filtering, gap_name, roc
 from banana100_bench.errors import BananaError
 from banana100_bench.records import Row
+from banana100_bench.report.letters import settle
 from banana100_bench.report.table import OUTCOME_WORDS, rounds_compared
 from banana100_bench.results import Result
 
@@ -47,6 +48,7 @@ def score_by_round(result: Result, rows: Sequence[Row], path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     figure = curves(result, rows)
+    settle(figure)
     about = {"Title": _title(result), "Software": result.harness}
     with files.atomic_path(path) as temporary:
         FigureCanvasAgg(figure).print_png(str(temporary), metadata=about)
@@ -58,6 +60,7 @@ def rendered(figure: Figure) -> dict[str, bytes]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
+    settle(figure)
     png, svg = io.BytesIO(), io.BytesIO()
     FigureCanvasAgg(figure).print_png(png)
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "banana100"}):
