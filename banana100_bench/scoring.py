@@ -133,10 +133,7 @@ def score_all(
     if not rows:
         raise BananaError("nothing to score: no image is selected")
     infos = [asked_info(model, plan) for model in models]
-    notes = [
-        [*store.other_versions(info), *(model.notes(rows) if isinstance(model, Noting) else ())]
-        for model, info in zip(models, infos, strict=True)
-    ]
+    notes = first_notes(models, infos, rows, store)
     computed = [0] * len(models)
     with contextlib.ExitStack() as stack:
         kept = [stack.enter_context(store.open(info)) for info in infos]
@@ -214,6 +211,16 @@ def asked_info(model: Model, plan: Plan) -> ModelInfo:
     if plan.max_pixels is not None and looks(model):
         own["max_pixels"] = plan.max_pixels
     return dataclasses.replace(model.info, options={**model.info.options, **own})
+
+
+def first_notes(
+    models: Sequence[Model], infos: Sequence[ModelInfo], rows: Sequence[Row], store: ScoreStore
+) -> list[list[str]]:
+    """What is to be said of each model before it scores; BananaError where it refuses these `rows`."""
+    return [
+        [*store.other_versions(info), *(model.notes(rows) if isinstance(model, Noting) else ())]
+        for model, info in zip(models, infos, strict=True)
+    ]
 
 
 def lacks(scores: ModelScores, row: Row) -> bool:

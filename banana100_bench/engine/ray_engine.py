@@ -22,7 +22,7 @@ from banana100_bench.errors import BananaError
 from banana100_bench.models import find_device
 from banana100_bench.models.base import Model, Picture, looks
 from banana100_bench.progress import progress
-from banana100_bench.scoring import ScoreReport, asked_info, lacks, of
+from banana100_bench.scoring import ScoreReport, asked_info, first_notes, lacks, of
 from banana100_bench.store import Score, ScoreStore
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def score_all(
     if not rows:
         raise BananaError("nothing to score: no image is selected")
     infos = [asked_info(model, Plan(repeats=machine.repeats, max_pixels=machine.max_pixels)) for model in models]
-    notes = [store.other_versions(info) for info in infos]
+    notes = first_notes(models, infos, rows, store)
     computed = [0] * len(models)
     with contextlib.ExitStack() as stack:
         kept = [stack.enter_context(store.open(info)) for info in infos]

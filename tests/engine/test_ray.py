@@ -65,6 +65,22 @@ def test_ray_gives_the_scores_of_the_local_loop_and_computes_what_is_missing(clu
     assert any("self-test" in line for line in whole[0].notes)
 
 
+def test_a_score_file_is_refused_or_remarked_on_as_by_the_local_loop(cluster, data, tmp_path):
+    few = open_data(data / "data", rounds=(1, 2))
+    one, two = few.rows
+    table = tmp_path / "s.csv"
+    choices = [ModelChoice(f"scores:{table}", higher_is_better=True)]
+    for machine in (Machine(workers=0), Machine(engine="ray", workers=1)):
+        table.write_text(f"image_id,sha256,score\n{one.image_id},{one.sha256},1\n{two.image_id},{'0' * 64},2\n")
+        with pytest.raises(BananaError, match=f"s.csv line 3: image_id {two.image_id} is sha256 .* here, not 0{{12}}$"):
+            score_all(choices, few, tmp_path / machine.engine, machine)
+        assert not (tmp_path / machine.engine).exists()
+        table.write_text(f"sha256,score\n{one.sha256},1\n{two.sha256},2\n{'0' * 64},3\n")
+        (report,), _ = score_all(choices, few, tmp_path / machine.engine, machine)
+        assert {name: found.score for name, found in report.scores.items()} == {one.image_id: 1, two.image_id: 2}
+        assert report.notes == [f"s.csv: 1 of 3 scores are of no selected image, as '{'0' * 64}'"]
+
+
 def test_a_failed_image_is_a_status_and_a_broken_model_one_line(cluster, data, tmp_path):
     metric = tmp_path / "metric.py"
     metric.write_text(
