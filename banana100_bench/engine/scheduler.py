@@ -23,6 +23,7 @@ from banana100_bench.engine.workers import (
 from banana100_bench.errors import BananaError
 from banana100_bench.models.base import Batched, Model, Picture
 from banana100_bench.records import Row
+from banana100_bench.selftest import SIDE
 from banana100_bench.store import Score
 
 SHARE = 0.8  # of the memory that is available at the start
@@ -103,7 +104,7 @@ class _Seat:
 class Scheduler:
     """Runs `models` over images; see `run`. Its workers live on until the ``with`` block ends.
 
-    needs: what was measured, by model, also of earlier calls. untested: models that the self-test is put to first;
+    needs: what was measured, by model, also of earlier calls. untested: models that the self-test is put to;
     `tested` has what they said.
     """
 
@@ -212,17 +213,22 @@ class Scheduler:
                 order = self._next(seat)
                 if order is None:
                     continue
-                if order.image_ids:
-                    need = self.needs[order.model].on(self._pixels(seat, order))
-                    seat.claim = self.plan.memory if need is None else need
+                need = self.needs[order.model].on(self._pixels(seat, order))
+                seat.claim = self.plan.memory if need is None else need
                 seat.running, seat.since = order, time.monotonic()
                 seat.worker.channel.send(order)
 
     def _next(self, seat: _Seat) -> Run | None:
         """What the idle worker should run, None if it must wait for memory."""
-        if self._untested:
-            return Run(self._untested.pop(0), (), self.plan.threads_for(None), False)
         others = [other for other in self._seats if other is not seat]
+        used = sum(max(other.claim, other.kept) for other in others)
+        idle = not any(other.running for other in others)
+        for model in self._untested:  # a first image has told what it needs: then others need not wait for it
+            need = self.needs[model].on(SIDE**2)
+            awaited = self.plan.workers and any(model in group.pending for group in seat.groups)
+            if (idle and not (need is None and awaited)) or (need is not None and used + need <= self.plan.memory):
+                self._untested.remove(model)
+                return Run(model, (), self.plan.threads_for(need), False)
         for group in seat.groups:
             for model, names in group.pending.items():
                 batched = isinstance(self.models[model], Batched) and model not in self._unbatched
@@ -230,8 +236,6 @@ class Scheduler:
                 order = Run(model, tuple(names), 1, False)
                 need = self.needs[model].on(self._pixels(seat, order))
                 alone = need is None or any((model, name) in self._alone for name in names)
-                used = sum(max(other.claim, other.kept) for other in others)
-                idle = not any(other.running for other in others)
                 if idle or (not alone and need is not None and used + need <= self.plan.memory):
                     fits = self.plan.at_once(need)
                     return Run(
@@ -242,6 +246,8 @@ class Scheduler:
         return None
 
     def _pixels(self, seat: _Seat, order: Run) -> int:
+        if not order.image_ids:
+            return SIDE**2
         images = [group.images[name] for group in seat.groups for name in order.image_ids if name in group.images]
         return max(1, sum(row.width * row.height for row, _ in images))
 

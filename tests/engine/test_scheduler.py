@@ -214,6 +214,26 @@ def test_a_hungry_model_is_measured_alone_and_then_admitted_as_it_fits(tmp_path,
     assert all(start >= first[1] for start, _ in others)  # the first ran alone
 
 
+def test_images_do_not_wait_for_the_self_test(tmp_path):
+    events = tmp_path / "events"
+
+    @dataclass
+    class Slow(Doing):
+        def score(self, item):
+            with open(events, "a") as file:
+                file.write(f"{item.row.image_id}\n")
+            time.sleep(0.3 if "selftest" in item.row.image_id else 0.01)
+            return 1.0
+
+    report = score(Slow(None, pixels=True), chain(8), ScoreStore(tmp_path), Plan(workers=2))
+    assert report.counts["ok"] == 8
+    order = ["selftest" if "selftest" in line else "image" for line in events.read_text().split()]
+    assert order.count("selftest") == 3
+    assert order[0] == "image"  # it tells how much memory the model needs
+    tests = [number for number, what in enumerate(order) if what == "selftest"]
+    assert "image" in order[tests[0] : tests[-1]]
+
+
 def test_the_peak_of_memory_is_that_of_the_work_in_between():
     machine.reset_peak()
     before = machine.resident()

@@ -238,3 +238,38 @@ def test_without_pyiqa_the_extra_is_named(monkeypatch):
     assert pyiqa_models.names() == []
     with pytest.raises(BananaError, match=r"pyiqa is not installed; .* extra \[pyiqa\]"):
         open_model("pyiqa:piqe")
+
+
+class Flat(torch.nn.Module):
+    """A network whose code holds for one memory layout alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3)
+        for number, parameter in enumerate(self.parameters()):
+            torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(number))
+
+    def forward(self, batch):
+        return self.conv(batch).view(len(batch), -1).square().mean(1)
+
+
+def test_a_network_that_bears_no_other_memory_layout_keeps_its_own():
+    item = picture(texture(size=64))
+    expected = float(Flat()(pyiqa_models.rgb_tensor(item, "cpu")))
+    net = Flat()
+    pyiqa_models._lay_out(net, "cpu")
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        net(pyiqa_models.rgb_tensor(item, "cpu"))
+    assert pyiqa_models.PyiqaModel(None, net).score(item) == pytest.approx(expected, abs=1e-6)
+    assert pyiqa_models.PyiqaModel(None, net).score_batch([item, item]) == pytest.approx([expected] * 2, abs=1e-6)
+
+
+def test_convolutions_on_a_cpu_work_channels_last_with_the_same_scores():
+    metric = pyiqa.create_metric("cnniqa", device="cpu", pretrained=None)
+    item = picture(texture(size=64))
+    expected = float(metric(pyiqa_models.rgb_tensor(item, "cpu")))
+    pyiqa_models._lay_out(metric, "cpu")
+    weights = [weight for weight in metric.parameters() if weight.dim() == 4]
+    assert weights
+    assert all(weight.is_contiguous(memory_format=torch.channels_last) for weight in weights)
+    assert pyiqa_models.PyiqaModel(None, metric).score(item) == pytest.approx(expected, abs=1e-6)
