@@ -237,17 +237,16 @@ def _lay_out(metric: Any, device: str) -> None:
     import torch
 
     if device == "cpu":
-        metric.to(memory_format=torch.channels_last)
+        with _one_thread():
+            metric.to(memory_format=torch.channels_last)
 
 
 def _create_once(name: str, weights: Path | None, options: Mapping[str, Option], device: str) -> Any:
     own = {} if weights is None else {"pretrained_model_path": str(weights)}
-    with _quiet(), _tensors_only(weights is not None), _socket_timeout(_CONNECT_SECONDS):
+    with _quiet(), _tensors_only(weights is not None), _socket_timeout(_CONNECT_SECONDS), _one_thread():
         import pyiqa
         import torch
 
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # so that workers forked later find no thread pool of ours
         try:
             metric = pyiqa.create_metric(name, device=torch.device(device), **own, **options)
         except TypeError as error:
@@ -255,8 +254,6 @@ def _create_once(name: str, weights: Path | None, options: Mapping[str, Option],
                 if f"unexpected keyword argument '{option}'" in str(error):
                     raise UsageError(f"pyiqa:{name}: takes no option {option}") from error
             raise
-        finally:
-            torch.set_num_threads(threads)
     takes = inspect.signature(type(metric.net)).parameters
     if own and "pretrained_model_path" not in takes:
         raise TypeError("it takes no weight file")
@@ -264,6 +261,19 @@ def _create_once(name: str, weights: Path | None, options: Mapping[str, Option],
         if option not in takes:  # a constructor that takes anything would have ignored it
             raise unknown_name(f"option of pyiqa:{name}", option, set(takes) - {"pretrained_model_path"})
     return metric
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Have PyTorch start no thread pool, which workers that are forked later would find dead."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextlib.contextmanager

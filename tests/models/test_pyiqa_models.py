@@ -4,6 +4,8 @@ import math
 import os
 import pickle
 import socket
+import subprocess
+import sys
 import threading
 import warnings
 from pathlib import Path
@@ -273,3 +275,20 @@ def test_convolutions_on_a_cpu_work_channels_last_with_the_same_scores():
     assert weights
     assert all(weight.is_contiguous(memory_format=torch.channels_last) for weight in weights)
     assert pyiqa_models.PyiqaModel(None, metric).score(item) == pytest.approx(expected, abs=1e-6)
+
+
+LAID_OUT = """
+import os, torch
+from banana100_bench.models import pyiqa_models
+torch.set_num_threads(2)
+net = torch.nn.Conv2d(512, 512, 3)
+before = len(os.listdir("/proc/self/task"))
+pyiqa_models._lay_out(net, "cpu")
+print(len(os.listdir("/proc/self/task")) - before, net.weight.is_contiguous(memory_format=torch.channels_last))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="worker processes are forked on Linux alone")
+def test_a_metric_is_prepared_without_a_thread_pool_that_forked_workers_would_find_dead():
+    done = subprocess.run([sys.executable, "-c", LAID_OUT], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "True"]
