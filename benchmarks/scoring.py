@@ -14,6 +14,7 @@ says of the plan, and of waiting for decoding, is shown.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import json
 import os
@@ -25,13 +26,12 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-WEIGHTS = {"niqe": "niqe_modelparameters.mat", "brisque": "brisque_svm_weights.pth"}
+WEIGHTS = {
+    "niqe": "niqe_modelparameters.mat",
+    "brisque": "brisque_svm_weights.pth",
+    "ilniqe": "ILNIQE_templateModel.mat",
+}
 SHOWN = ("  plan:", "  calibrated:", "  the models waited")  # lines of our summary
-MEASURED = (  # runs a child, then tells its seconds, and the peak of it and its children (MB, one at a time)
-    "import json, resource, subprocess, sys, time; t = time.perf_counter(); code = subprocess.call(sys.argv[2:]); "
-    "u = resource.getrusage(resource.RUSAGE_CHILDREN); "
-    "json.dump([code, time.perf_counter() - t, u.ru_maxrss / 1024], open(sys.argv[1], 'w'))"
-)
 OURS = "from banana100_bench.cli import main; main()"
 PYIQA = "from pyiqa.pyiqa_cmd import main; main()"
 LOOP = """
@@ -144,16 +144,22 @@ def make_images(folder: Path, count: int, side: int) -> tuple[Path, Path]:
 
 
 def run(command: list[str], environment: dict[str, str], scratch: Path) -> tuple[float, float]:
-    """Seconds and peak MB of a command."""
-    facts = scratch / "facts.json"
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, str(facts), *command], env=environment, capture_output=True, text=True
-    )
-    code, seconds, peak = json.loads(facts.read_text())
-    if code:
-        sys.exit(f"{' '.join(command[:6])}\n{done.stdout[-2000:]}{done.stderr[-3000:]}")
-    (scratch / "stdout").write_text(done.stdout)
-    return seconds, peak
+    """Seconds of a command, and by how many MB it and its children lessened the memory that others might have."""
+    from banana100_bench.engine.machine import available_memory
+
+    before = least = available_memory()
+    start = time.perf_counter()
+    with open(scratch / "stdout", "w") as out, open(scratch / "stderr", "w") as err:
+        child = subprocess.Popen(command, env=environment, stdout=out, stderr=err)
+        while child.poll() is None:
+            least = min(least, available_memory())
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(0.1)
+    seconds = time.perf_counter() - start
+    if child.returncode:
+        told = "".join((scratch / name).read_text()[-3000:] for name in ("stdout", "stderr"))
+        sys.exit(f"{' '.join(command[:6])}: exit code {child.returncode}\n{told}")
+    return seconds, (before - least) / 1e6
 
 
 def our_rows(store: Path) -> dict[str, list[dict]]:
@@ -200,7 +206,7 @@ def main() -> None:
     parser.add_argument("--contestants", default="ours,pyiqa,pyiqa-1,loop,loader")
     parser.add_argument("--ours", default="", help="further options of ours")
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--weights", type=Path, required=True, help="folder with NIQE's and BRISQUE's files")
+    parser.add_argument("--weights", type=Path, required=True, help="folder with the files of NIQE, BRISQUE, IL-NIQE")
     parser.add_argument("--work", type=Path, default=Path("/tmp/banana100-bench-scoring"))
     wanted = parser.parse_args()
     sys.path.insert(0, str(ROOT))
