@@ -151,8 +151,6 @@ def score_all(
                 for number, model in enumerate(models)
                 if looks(model) and "selftest" not in facts[number] and any(lacks(kept[number], row) for row in rows)
             ]
-            if untested:
-                selftest.pictures()  # drawn once, before there are workers
             with (
                 progress(_what(infos, len(rows), lacking), total, _unit(models)) as advance,
                 Scheduler(models, plan, needs, any(map(looks, models)), untested) as scheduler,
