@@ -6,6 +6,7 @@ Nothing heavy is imported at the top: `banana100 --help` must answer at once.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import sys
 from collections.abc import Sequence
@@ -487,15 +488,17 @@ def evaluate(
     from banana100_bench.data import open_data
     from banana100_bench.protocol import Rounds, parse_rounds
     from banana100_bench.report.table import show
+    from banana100_bench.user_code import prints_aside
 
     choices = _choices(models, weights, higher_is_better, option)
     compared = Rounds(baseline, parse_rounds(later) or ())
     more = parse_rounds(more_rounds) if more_rounds else ()
     selection = open_data(data, rounds=None if more is None else {*compared.all, *more}, settings=setting)
     machine = _machine(device, dtype, workers, threads, batch, repeats, max_pixels, timeout, engine)
-    judged = harness.evaluate_all(
-        choices, selection, rounds=compared, store=store, controls=controls, machine=machine, out=out
-    )
+    with prints_aside() if as_json else contextlib.nullcontext():
+        judged = harness.evaluate_all(
+            choices, selection, rounds=compared, store=store, controls=controls, machine=machine, out=out
+        )
     if as_json:
         _print_json(list(judged.results))
     elif judged.results:

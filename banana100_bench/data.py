@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
+from numbers import Integral
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -254,6 +255,8 @@ def open_data(
     Reads the rows, not the images. Raises UsageError for a name or a number that the dataset does not
     have and for a selection without images, BananaError for what is not a sound dataset.
     """
+    _check_collections(Integral, rounds=rounds, repetitions=repetitions)
+    _check_collections(str, setting_groups=setting_groups, settings=settings, initial_images=initial_images)
     storage = open_storage(source)
     manifest = manifests.read(storage)
     rows = read_rows(storage)
@@ -290,6 +293,15 @@ def open_data(
         rows=sorted(chosen, key=row_order),
         places=places(storage, rows, manifest),
     )
+
+
+def _check_collections(kind: type, **asked: Any) -> None:
+    """UsageError where one is neither None nor a collection of `kind`; a text is none, though it holds texts."""
+    what = "names" if kind is str else "whole numbers"
+    for name, wanted in asked.items():
+        sound = isinstance(wanted, Collection) and not isinstance(wanted, str | bytes)
+        if wanted is not None and not (sound and all(isinstance(v, kind) and v is not True for v in wanted)):
+            raise UsageError(f"{name} {wanted!r:.80}: expected a list of {what}, or None for all")
 
 
 def places(storage: Storage, rows: Iterable[Row], manifest: Manifest) -> dict[str, Place]:

@@ -109,6 +109,20 @@ def guarded() -> Iterator[None]:
         _guard.pid = before
 
 
+@contextlib.contextmanager
+def prints_aside() -> Iterator[None]:
+    """While it lasts, what is printed to stdout goes to stderr: for a caller whose own output is JSON alone."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
 def _exit(code: int) -> NoReturn:
     if getattr(_guard, "pid", None) == os.getpid():  # a child that it forked may end
         raise SystemExit(f"it called os._exit({code})")

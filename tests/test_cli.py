@@ -98,6 +98,19 @@ def test_evaluate_and_leaderboard_agree_and_are_labelled(line, tmp_path):
     assert (constant["strict_pass_rate"], constant["images_detected"], constant["rank"]) == (0, 0, 3)
 
 
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_what_a_metric_prints_is_not_among_the_json(line, tmp_path, workers):
+    (tmp_path / "loud.py").write_text(
+        "import os, numpy as np\nprint('imported')\n"
+        "def score(image: np.ndarray) -> float:\n"
+        "    print('said')\n    os.write(1, b'written\\n')\n    return image.std()\n"
+    )
+    done = call("evaluate", "loud.py:score", "--higher-is-better", "--data", line / "banana100", "--json",
+                "--workers", workers, cwd=tmp_path)  # fmt: skip
+    assert json.loads(done.stdout)[0]["model"]["id"] == "loud.py:score"
+    assert all(word in done.stderr for word in ("imported", "said", "written"))
+
+
 def test_compare_and_report_of_evaluated_models(line, tmp_path):
     models = ("baseline:noise", "baseline:file-size")
     done = call("evaluate", *models, "--data", line / "banana100", "--json", cwd=tmp_path)

@@ -117,6 +117,12 @@ def test_round_0_goes_with_the_selected_runs(dataset: Path) -> None:
         ({"rounds": [30, 40]}, r"no image has the rounds asked for \(30, 40\); rounds there: 1-20"),
         ({"rounds": [5], "settings": ["mirror"]}, r"asked for \(5\); rounds there: 1-3"),
         ({"rounds": []}, r"asked for \(none\)"),
+        ({"rounds": "key"}, "rounds 'key': expected a list of whole numbers, or None for all"),
+        ({"rounds": 5}, "rounds 5: expected a list of whole numbers"),
+        ({"rounds": ["1"]}, r"rounds \['1'\]: expected a list of whole numbers"),
+        ({"rounds": [True]}, r"rounds \[True\]: expected a list of whole numbers"),
+        ({"repetitions": "0"}, "repetitions '0': expected a list of whole numbers"),
+        ({"settings": "replication"}, "settings 'replication': expected a list of names, or None for all"),
     ],
 )
 def test_selections_that_cannot_be(dataset: Path, selection: dict[str, Any], message: str) -> None:

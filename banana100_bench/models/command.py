@@ -72,7 +72,8 @@ class CommandModel:
             answer: Any = json.loads(line)
         except ValueError:
             self._stop()  # what it says next may belong to this image
-            raise BananaError(f"{self._words[0]} answered no JSON: {line[:200].decode(errors='replace')!r}") from None
+            told = line[:200].decode(errors="replace")
+            raise BananaError(f'{self._words[0]} answered {told!r}, expected a line of JSON: {{"score": N}}') from None
         if isinstance(answer, dict) and "error" in answer:
             raise BananaError(str(answer["error"]))
         if not isinstance(answer, dict) or "score" not in answer:

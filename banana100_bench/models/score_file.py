@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -137,7 +138,13 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     with open(path, encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file)
         try:
+            header = reader.fieldnames or ()
+            if double := [name for name, count in Counter(header).items() if count > 1]:
+                raise BananaError(f"{path} line 1: column {double[0]!r:.80} stands there twice")
             for cells in reader:
+                if None in cells:  # a decimal comma, perhaps
+                    found = len(header) + len(cells[None])
+                    raise BananaError(f"{path} line {reader.line_num}: {found} cells, expected {len(header)}")
                 yield f"line {reader.line_num}", cells
         except csv.Error as error:
             raise BananaError(f"{path} line {reader.line_num + 1}: {error}") from error

@@ -41,8 +41,9 @@ def fetch(found: Source) -> Source:
 
     def get(one: Candidate) -> Candidate:
         with hub_errors(f"{place}/{one.name}"):
-            path = hf_hub_download(place.repo_id, str(one.path), repo_type="dataset", revision=place.commit)
-        return dataclasses.replace(one, path=Path(path).resolve())
+            got = hf_hub_download(place.repo_id, str(one.path), repo_type="dataset", revision=place.commit)
+        path = Path(got).resolve()
+        return dataclasses.replace(one, path=path, changed=path.stat().st_mtime_ns)
 
     with ThreadPoolExecutor(DOWNLOADS) as pool, progress("downloading", len(found.candidates)) as advance:
         here = []

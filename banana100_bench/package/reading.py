@@ -75,6 +75,8 @@ class Reader:
     def _take(self, one: Candidate, future: Future[_Seen], tally: Tally) -> Iterator[tuple[Row, bytes]]:
         try:
             seen = future.result()
+        except _Changed:
+            raise
         except BananaError as error:
             self._digests[one.image_id] = None
             tally.faults.append(Fault(image_id=one.image_id, file=one.name, problem=_short(error, one)))
@@ -106,6 +108,8 @@ class Reader:
         if parent.image_id not in self._digests:  # it stands in another file
             try:
                 self._digests[parent.image_id] = _look(parent).sha256
+            except _Changed:
+                raise
             except BananaError:  # told when its own turn comes
                 self._digests[parent.image_id] = None
         return self._digests[parent.image_id]
@@ -114,9 +118,16 @@ class Reader:
 _EXTENSION = {f".{ending}": kind for kind, ending in EXTENSIONS.items()} | {".jpeg": "JPEG"}
 
 
+class _Changed(BananaError):
+    """A file is another than when it was found; what was read of it before, as of a parent, may not hold."""
+
+
 def _look(one: Candidate) -> _Seen:
     data = read_file(one.path)
     facts = probe(data, str(one.path))
+    now = one.path.stat()
+    if (now.st_size, now.st_mtime_ns) != (one.size, one.changed):
+        raise _Changed(f"{printable(str(one.path))}: changed while the images were read; the same call begins anew")
     sha256 = sha256_bytes(data)
     if one.sha256 not in (None, sha256):
         raise BananaError(f"{one.path}: SHA-256 {sha256[:12]}..., expected {str(one.sha256)[:12]}...")

@@ -49,7 +49,7 @@ def test_a_program_is_asked_and_started_again_when_it_dies(spec, tmp_path):
     assert {number: (found[number].status, found[number].message) for number in range(2, 8)} == {
         2: ("failed", f"{name} ended with exit code 3: it broke"),
         3: ("failed", "too dark"),
-        4: ("failed", f"{name} answered no JSON: 'hello\\n'"),
+        4: ("failed", f"{name} answered 'hello\\n', expected a line of JSON: {{\"score\": N}}"),
         5: ("failed", "TypeError: the model gave str, expected one number"),
         6: ("nan", "the model gave nan"),
         7: ("failed", f"{name} answered '[1]\\n', expected " + '{"score": N}'),

@@ -65,6 +65,8 @@ def test_sha256_is_the_key_where_there_is_one(tmp_path):
         ("s.csv", "image_id,score\na,1\nb,high\n", "line 3: score 'high', expected a number"),
         ("s.csv", "image_id,score\na,1_0\n", "line 2: score '1_0', expected a number"),
         ("s.csv", "image_id,score\na,1\nb,2\na,3\n", "line 4: a has another score in line 2"),
+        ("s.csv", "image_id,score\na,-21,25\n", "line 2: 3 cells, expected 2"),
+        ("s.csv", "image_id,score,score\na,1,2\n", "line 1: column 'score' stands there twice"),
         ("s.csv", "image_id,score\n,1\n", "line 2: image_id '', expected text"),
         ("s.csv", b"image_id,score\n\xff\xfe,1\n", "not UTF-8 text"),
         ("s.csv", "image_id,score\n" + "a" * 200_000 + ",1\n", "line 2: field larger than field limit"),

@@ -12,12 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from banana100_bench.errors import BananaError
 from banana100_bench.files import sha256_bytes, write_bytes
 from banana100_bench.package import reading
 from banana100_bench.package.build import build, preview
 from banana100_bench.package.manifest import Note
 from banana100_bench.package.source import find
 from banana100_bench.records import Row, image_id
+from banana100_bench.verify import verify
 from tests.package.making import FACTS, PATTERN, picture, write_tree
 
 RUN = "add_remove__plant__flux.1_kontext__rep0"
@@ -146,3 +148,16 @@ def test_notes_by_hand() -> None:
         ),
         Note(what="the bytes of the image it was made from, unchanged", images=1, examples=("r__round003",)),
     )
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_file_that_changes_after_it_was_found_ends_the_build(tmp_path: Path, strict: bool) -> None:
+    raw = write_tree(tmp_path / "raw")
+    found = find(raw, PATTERN, FACTS)
+    path = raw / "plant" / "step_003_x.png"
+    path.write_bytes(path.read_bytes() + b"xx")  # behind the end marker: still a sound picture
+    with pytest.raises(BananaError, match=r"plant/step_003_x\.png: changed while the images were read"):
+        build(found, tmp_path / "out", strict=strict)
+    assert not (tmp_path / "out").exists()
+    build(raw, tmp_path / "out", pattern=PATTERN, constants=FACTS)
+    assert verify(tmp_path / "out").faults == []
