@@ -167,8 +167,9 @@ def _make_locked(path: Path, make: Callable[..., str]) -> tuple[Path, int]:
 
 def _clear(path: Path) -> None:
     left = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.tmp")  # as `tempfile` names them
-    for other in path.parent.iterdir():
-        if left.fullmatch(other.name):
+    for name in os.listdir(path.parent):  # plain names: this stands before every write
+        if left.fullmatch(name):
+            other = path.parent / name
             with contextlib.suppress(OSError):
                 handle = _open(other)
                 try:

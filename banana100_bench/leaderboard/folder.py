@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import date, datetime, timezone
@@ -23,6 +22,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from banana100_bench import files
+from banana100_bench.engine.machine import cores
 from banana100_bench.errors import BananaError, UsageError
 from banana100_bench.leaderboard.board import (
     Board,
@@ -151,12 +151,13 @@ def judge_files(paths: Sequence[Path], ground: Ground) -> Iterator[Candidate | R
         for path in paths:
             yield judge_file(path, ground)
         return
-    with progress("judging", len(paths), "files") as advance:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        with ProcessPoolExecutor(cores, initializer=_take, initargs=(ground,)) as pool:
-            for found in pool.map(_judge_here, paths, chunksize=8):
-                advance(1)
-                yield found
+    with (
+        progress("judging", len(paths), "files") as advance,
+        ProcessPoolExecutor(cores(), initializer=_take, initargs=(ground,)) as pool,
+    ):
+        for found in pool.map(_judge_here, paths, chunksize=8):
+            advance(1)
+            yield found
 
 
 _GROUND: list[Ground] = []  # of a worker process, once for all its files
